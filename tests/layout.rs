@@ -1,0 +1,1 @@
+//! The tree is complete and parallel; files stay small; `unsafe` stays where it belongs.

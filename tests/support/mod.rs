@@ -1,0 +1,8 @@
+//! What tests share: equality of bits, random values of every kind, poison, oracle files.
+
+#[allow(dead_code)] // Each test module uses its own part.
+pub mod biteq;
+#[allow(dead_code)]
+pub mod oracle;
+#[allow(dead_code)]
+pub mod strategies;

@@ -1,0 +1,1 @@
+//! Layouts of scale factors as types.

@@ -1,0 +1,1 @@
+//! mamba2 kernels.

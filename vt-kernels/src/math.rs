@@ -1,0 +1,1 @@
+//! Elementary functions made of IEEE f32 operations only.

@@ -1,0 +1,1 @@
+//! Model of the tensor-core MMA instructions, bit for bit.

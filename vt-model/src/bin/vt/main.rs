@@ -1,0 +1,3 @@
+//! The `vt` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! NVIDIA's Nemotron-H, assembled from `vt-kernels`.
