@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use half::bf16;
-use vt_kernels::Element;
+use vt_kernels::{Arch, Element};
 
 use crate::batch::Batch;
 use crate::config::Config;
@@ -43,6 +43,9 @@ pub trait Backend {
     type KvCache;
     /// Which rows go to which expert.
     type Routing;
+
+    /// The architecture whose arithmetic this backend gives.
+    fn arch(&self) -> Arch;
 
     /// Makes the weights resident, after checking that every layer has an arm here.
     fn load(&self, weights: Arc<Weights>) -> Result<Arc<Weights<Self::Linear, Self::Param>>>;
