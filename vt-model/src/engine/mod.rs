@@ -154,7 +154,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Computes one batch and returns the tokens it produced; finished requests leave. Without work it
-    /// returns no tokens.
+    /// returns no tokens. After an error the requests of that batch are gone: their states are half written.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         self.step_traced(&mut NoTrace)
     }

@@ -23,7 +23,17 @@ impl<B: Backend> Engine<B> {
             return Ok(Vec::new());
         }
         let batch = self.batch(&shares, n_decode);
-        let logits = self.model.forward(&batch, &mut self.cache, trace)?;
+        let logits = match self.model.forward(&batch, &mut self.cache, trace) {
+            Ok(logits) => logits,
+            Err(error) => {
+                // Some layers have taken the tokens and some have not: those states cannot be used again.
+                let lost: Vec<_> = shares.iter().map(|share| self.running[share.index].id).collect();
+                for request in lost {
+                    self.remove(request)?;
+                }
+                return Err(error);
+            }
+        };
         let logits = self.model.backend().read(&logits);
         for share in &shares {
             let sequence = &mut self.running[share.index];
