@@ -43,6 +43,11 @@ impl Batch {
         self.ids.len()
     }
 
+    /// The last token of each sequence.
+    pub fn last_rows(&self) -> Arc<[RowId]> {
+        self.cu_seqlens[1..].iter().map(|&end| self.rows[end as usize - 1]).collect()
+    }
+
     /// `cu_seqlens` of the sequences that prefill, counted from the first of their tokens.
     pub fn prefill_cu_seqlens(&self) -> Vec<u32> {
         let start = self.cu_seqlens[self.n_decode];

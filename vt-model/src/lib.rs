@@ -1,1 +1,16 @@
 //! NVIDIA's Nemotron-H, assembled from `vt-kernels`.
+//!
+//! [`weights::Weights`] reads a Hugging Face folder, [`model::Model`] is the forward pass on a
+//! [`backend::Backend`], [`engine::Engine`] runs requests on it in one continuous batch.
+
+pub mod backend;
+pub mod batch;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod model;
+pub mod tensor;
+pub mod trace;
+pub mod weights;
+
+mod layer;

@@ -53,6 +53,9 @@ pub trait Backend {
     /// Zeroed states of a Mamba layer.
     fn mamba_cache(&self, config: &Config, size: &CacheSize) -> Result<Self::MambaCache>;
 
+    /// Conv and SSM states of the slots in host memory, a row for each slot.
+    fn read_states(&self, cache: &Self::MambaCache, slots: &[i32]) -> (Vec<bf16>, Vec<f32>);
+
     /// Zeroed pages of an attention layer.
     fn kv_cache(&self, config: &Config, size: &CacheSize) -> Result<Self::KvCache>;
 

@@ -5,6 +5,7 @@ use half::bf16;
 use crate::backend::{Backend, MambaCall};
 use crate::error::Result;
 use crate::layer::Step;
+use crate::trace::Values;
 use crate::weights::Mamba;
 
 /// `out_proj(gated_norm(scan(conv(xBC)), z))` with `z | xBC | dt = in_proj(x)`.
@@ -44,7 +45,13 @@ pub(crate) fn forward<B: Backend>(
     if prefills {
         backend.chunk_scan(&mut call, &conv)?;
     }
+    let cache = call.cache;
     step.matrix("scan", &y);
+    if step.trace.enabled() {
+        let (conv_state, ssm_state) = backend.read_states(cache, &batch.slots);
+        step.values("conv_state", batch.last_rows(), Values::new(&conv_state));
+        step.values("ssm_state", batch.last_rows(), Values::new(&ssm_state));
+    }
 
     let y = backend.gated_norm(config, &weights.norm, &y, &zxbcdt)?;
     step.matrix("gated_norm", &y);

@@ -38,6 +38,15 @@ impl MambaCache {
         Ok(MambaCache { conv, ssm })
     }
 
+    pub(super) fn read(&self, slots: &[i32]) -> (Vec<bf16>, Vec<f32>) {
+        let conv = slots.iter().flat_map(|&slot| self.conv.row(slot as usize)).copied().collect();
+        let ssm = match &self.ssm {
+            Ssm::F32(state) => gather_states(state, slots),
+            Ssm::Bf16(state) => gather_states(state, slots),
+        };
+        (conv, ssm.data().to_vec())
+    }
+
     pub(super) fn clear(&mut self, slot: usize) {
         clear_row(&mut self.conv, slot);
         match &mut self.ssm {

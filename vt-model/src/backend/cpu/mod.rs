@@ -128,6 +128,10 @@ impl Backend for Cpu {
         MambaCache::new(config, size)
     }
 
+    fn read_states(&self, cache: &MambaCache, slots: &[i32]) -> (Vec<bf16>, Vec<f32>) {
+        cache.read(slots)
+    }
+
     fn kv_cache(&self, config: &Config, size: &CacheSize) -> Result<KvCache> {
         KvCache::new(config, size, self.kv_fp8(config))
     }
