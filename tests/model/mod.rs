@@ -1,1 +1,6 @@
-//! Tests of `model`.
+//! Tests of `vt_model`.
+
+mod controls;
+mod engine;
+mod hidden;
+mod vs_transformers;
