@@ -52,7 +52,11 @@ pub fn goldens(path: &Path) -> Vec<Golden> {
         };
         return rows
             .iter()
-            .map(|row| Golden { prompt: ids(&row["prompt_ids"]), ids: ids(&row["ids"]), margins: margins(row) })
+            .map(|row| Golden {
+                prompt: ids(&row["prompt_ids"]),
+                ids: ids(&row["ids"]),
+                margins: margins(row),
+            })
             .collect();
     }
     let margins = |row: &serde_json::Value| {
