@@ -51,6 +51,9 @@ use crate::format::NVFP4_BLOCK;
 use crate::layout::SwizzledScales128x4;
 use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported};
 
+/// Least global scale: its product with the least block scale is still a normal number.
+pub const MIN_GLOBAL_SCALE: f32 = f32::from_bits(10 << 23);
+
 /// Size of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -90,7 +93,7 @@ impl Plan {
     /// Quantises on the CPU, scales row-major.
     ///
     /// # Errors
-    /// Shapes that do not fit; a global scale that is not positive and finite.
+    /// Shapes that do not fit; a global scale below 2^-117 or not finite.
     pub fn reference<T: Element>(
         &self,
         x: Rows<'_, T>,
@@ -134,8 +137,8 @@ impl Plan {
     fn check<T: Element>(&self, x: &Rows<'_, T>, global_scale: f32, packed: &RowsMut<'_, u8>) -> Result<()> {
         x.expect("x", x.rows(), self.shape.cols, "[rows, cols]")?;
         packed.expect("packed", x.rows(), self.shape.cols / 2, "[rows, cols / 2]")?;
-        if !(global_scale.is_finite() && global_scale > 0.0) {
-            return Err(Error::value("global_scale", global_scale, "a finite number above 0"));
+        if !(global_scale.is_finite() && global_scale >= MIN_GLOBAL_SCALE) {
+            return Err(Error::value("global_scale", global_scale, "a finite number, at least 2^-117"));
         }
         Ok(())
     }
