@@ -156,8 +156,8 @@ mod vs_paper {
                 }).collect::<Vec<_>>());
                 let want: Vec<_> = want.collect();
                 check::within("out", &gemm(arch, k, &a, &b, None), &want).unwrap();
-                let doubled: Vec<f32> = gemm::<f32>(arch, k, &a, &b, None).iter().map(|x| x * 1.01).collect();
-                assert!(check::within("control", &doubled, &want).is_err(), "{arch} k {k}");
+                let scaled: Vec<f32> = gemm::<f32>(arch, k, &a, &b, None).iter().map(|x| x * 1.01).collect();
+                assert!(check::within("control", &scaled, &want).is_err(), "{arch} k {k}");
             }
         }
     }

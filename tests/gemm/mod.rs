@@ -5,4 +5,4 @@ pub mod check;
 mod bf16;
 mod f32;
 mod fp8;
-mod nvfp4;
+pub mod nvfp4;
