@@ -9,13 +9,7 @@ use super::check::{self, ARCHS, KS};
 use crate::support::biteq::{assert_biteq, biteq};
 use crate::support::strategies::{Rng, any_bf16};
 
-fn gemm<O: Element>(
-    arch: Arch,
-    k: usize,
-    a: &[bf16],
-    b: &[bf16],
-    bias: Option<&[f32]>,
-) -> Vec<O> {
+fn gemm<O: Element>(arch: Arch, k: usize, a: &[bf16], b: &[bf16], bias: Option<&[f32]>) -> Vec<O> {
     let (m, n) = (a.len() / k, b.len() / k);
     let mut out = vec![O::from_f32(-7.0); m * n];
     let plan = Plan::new(arch, Shape { n, k }).unwrap();
@@ -129,13 +123,15 @@ mod vs_reference {
         let mut out = vec![0.0f32; 9 * n];
         let plan = Plan::new(Arch::Sm90a, Shape { n, k }).unwrap();
         let rows = Rows::new("a", &a, 9, k).unwrap();
-        plan.reference_grouped(rows, &offsets, &experts, &mut RowsMut::new("out", &mut out, 9, n).unwrap()).unwrap();
+        plan.reference_grouped(rows, &offsets, &experts, &mut RowsMut::new("out", &mut out, 9, n).unwrap())
+            .unwrap();
         for e in 0..5 {
             let (i, j) = (offsets[e] as usize, offsets[e + 1] as usize);
             let alone = gemm(Arch::Sm90a, k, &a[i * k..j * k], &b[e * n * k..][..n * k], None);
             assert_biteq("group", &out[i * n..j * n], &alone);
         }
-        let (none, nothing) = (Rows::new("a", &[], 0, k).unwrap(), &mut RowsMut::<f32>::new("out", &mut [], 0, n).unwrap());
+        let (none, nothing) =
+            (Rows::new("a", &[], 0, k).unwrap(), &mut RowsMut::<f32>::new("out", &mut [], 0, n).unwrap());
         plan.reference_grouped(none, &[0], &[], nothing).unwrap();
     }
 }
@@ -149,11 +145,16 @@ mod vs_paper {
             for k in KS {
                 let mut rng = Rng::new(100 + k as u64);
                 let (a, b) = (rng.normals_bf16(3 * k, 2.0), rng.normals_bf16(5 * k, 0.1));
-                let want = a.chunks(k).flat_map(|a| b.chunks(k).map(|b| {
-                    let products: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.to_f64() * b.to_f64()).collect();
-                    let mags: Vec<f64> = products.iter().map(|p| p.abs()).collect();
-                    (products.iter().sum(), check::bf16_bound(&mags))
-                }).collect::<Vec<_>>());
+                let want = a.chunks(k).flat_map(|a| {
+                    b.chunks(k)
+                        .map(|b| {
+                            let products: Vec<f64> =
+                                a.iter().zip(b).map(|(a, b)| a.to_f64() * b.to_f64()).collect();
+                            let mags: Vec<f64> = products.iter().map(|p| p.abs()).collect();
+                            (products.iter().sum(), check::bf16_bound(&mags))
+                        })
+                        .collect::<Vec<_>>()
+                });
                 let want: Vec<_> = want.collect();
                 check::within("out", &gemm(arch, k, &a, &b, None), &want).unwrap();
                 let scaled: Vec<f32> = gemm::<f32>(arch, k, &a, &b, None).iter().map(|x| x * 1.01).collect();
@@ -207,9 +208,8 @@ mod controls {
         let mut rng = Rng::new(8);
         let (a, b) = (rng.normals_bf16(2 * k, 1.0), rng.normals_bf16(64 * k, 1.0));
         let out = gemm::<f32>(Arch::Sm90a, k, &a, &b, None);
-        let differs = |join: fn(&[f32]) -> f32| {
-            biteq("out", &naive(Arch::Sm90a, k, &a, &b, join), &out).is_err()
-        };
+        let differs =
+            |join: fn(&[f32]) -> f32| biteq("out", &naive(Arch::Sm90a, k, &a, &b, join), &out).is_err();
         assert!(!differs(check::ascending));
         assert!(differs(|s| s[2] + s[1] + s[0]), "slices in descending order");
         assert!(differs(|s| s[0] + s[2]), "a slice dropped");

@@ -101,7 +101,8 @@ mod vs_paper {
             let mut rng = Rng::new(100 + k as u64);
             let (a, b) = (rng.normals(3 * k, 2.0), rng.normals(5 * k, 0.1));
             let dot = |a: &[f32], b: &[f32]| {
-                let products: Vec<f64> = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).collect();
+                let products: Vec<f64> =
+                    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).collect();
                 let mags: f64 = products.iter().map(|p| p.abs()).sum();
                 (products.iter().sum(), (k.div_ceil(32) + 9) as f64 * 2f64.powi(-24) * mags)
             };

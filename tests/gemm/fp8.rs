@@ -81,12 +81,15 @@ mod vs_reference {
             let mut rng = Rng::new(k as u64);
             let (a, b) = (codes(&mut rng, 2 * k, 8.0), codes(&mut rng, 35 * k, 8.0));
             let (sa, sb) = (scales(&mut rng, 2), scales(&mut rng, 35));
-            for (a_scale, b_scale) in [
-                (Scale::PerTensor(sa[0]), Scale::PerTensor(sb[0])),
-                (Scale::PerRow(&sa), Scale::PerRow(&sb)),
-            ] {
+            for (a_scale, b_scale) in
+                [(Scale::PerTensor(sa[0]), Scale::PerTensor(sb[0])), (Scale::PerRow(&sa), Scale::PerRow(&sb))]
+            {
                 let case = Case { arch, k, a: &a, a_scale, b: &b, b_scale };
-                assert_biteq(&format!("{arch} k {k}"), &case.out(None), &case.naive(check::ascending, scaled));
+                assert_biteq(
+                    &format!("{arch} k {k}"),
+                    &case.out(None),
+                    &case.naive(check::ascending, scaled),
+                );
             }
         }
     }
@@ -117,8 +120,14 @@ mod vs_reference {
         a[150] = E4m3::from_bits(0xff);
         let b = vec![E4m3::from_f32(1.0); 3 * k];
         for arch in ARCHS {
-            let case =
-                Case { arch, k, a: &a, a_scale: Scale::PerTensor(1.0), b: &b, b_scale: Scale::PerTensor(1.0) };
+            let case = Case {
+                arch,
+                k,
+                a: &a,
+                a_scale: Scale::PerTensor(1.0),
+                b: &b,
+                b_scale: Scale::PerTensor(1.0),
+            };
             let nan = f32::from_bits(0x7fff_ffff);
             assert_biteq("out", &case.out(None), &[nan, nan, nan, 160.0, 160.0, 160.0]);
         }
@@ -214,7 +223,8 @@ mod vs_paper {
             let scale = f64::from(a_scale) * f64::from(b_scale);
             let mut want = Vec::new();
             for (a, b) in a.chunks(k).flat_map(|a| b.chunks(k).map(move |b| (a, b))) {
-                let exact: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a.to_f32()) * f64::from(b.to_f32())).sum();
+                let exact: f64 =
+                    a.iter().zip(b).map(|(a, b)| f64::from(a.to_f32()) * f64::from(b.to_f32())).sum();
                 let mags: Vec<f64> = a.iter().zip(b).map(|(a, b)| mag(*a) * mag(*b)).collect();
                 let bound = match arch {
                     Arch::Sm90a => check::bound(&mags, 128, 32, 32, 13, 13),

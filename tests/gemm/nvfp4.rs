@@ -69,7 +69,11 @@ mod vs_reference {
             for limit in [0, 0x10, 0x7e] {
                 let a = random(&mut rng, 2, k, limit, 0.013);
                 let b = random(&mut rng, 35, k, 0x7e, 0.37);
-                assert_biteq(&format!("k {k}"), &gemm(a.view(), b.view(), None), &naive(a.view(), b.view(), alpha));
+                assert_biteq(
+                    &format!("k {k}"),
+                    &gemm(a.view(), b.view(), None),
+                    &naive(a.view(), b.view(), alpha),
+                );
             }
         }
     }
@@ -80,8 +84,10 @@ mod vs_reference {
         let mut rng = Rng::new(2);
         let (packed, mut scales) = (vec![0x22u8; 2 * k / 2], vec![0x38u8; 2 * k / 16]);
         scales[5] = 0x7f;
-        let (packed, scales) =
-            (Rows::new("packed", &packed, 2, k / 2).unwrap(), Rows::new("scales", &scales, 2, k / 16).unwrap());
+        let (packed, scales) = (
+            Rows::new("packed", &packed, 2, k / 2).unwrap(),
+            Rows::new("scales", &scales, 2, k / 16).unwrap(),
+        );
         let a = Nvfp4Ref::new("a", packed, scales, 1.0).unwrap();
         let b = random(&mut rng, 3, k, 0x40, 1.0);
         let out = gemm::<f32>(a, b.view(), None);
@@ -108,7 +114,8 @@ mod vs_reference {
         let (a, b, bias) =
             (random(&mut rng, 3, k, 0x40, 0.1), random(&mut rng, 9, k, 0x40, 0.7), rng.normals(9, 9.0));
         let (a, b) = (a.view(), b.view());
-        let sum: Vec<f32> = gemm::<f32>(a, b, None).iter().enumerate().map(|(i, x)| x + bias[i % 9]).collect();
+        let sum: Vec<f32> =
+            gemm::<f32>(a, b, None).iter().enumerate().map(|(i, x)| x + bias[i % 9]).collect();
         assert_biteq("bias", &gemm(a, b, Some(&bias)), &sum);
         check::assert_rounds_once(&sum, &gemm(a, b, Some(&bias)), &gemm::<f16>(a, b, Some(&bias)));
     }
@@ -119,7 +126,9 @@ mod vs_reference {
         let mut rng = Rng::new(6);
         let (a, b) = (random(&mut rng, m, k, 0x50, 0.1), random(&mut rng, n, k, 0x50, 0.7));
         let wide = |x: Nvfp4Ref, stride: usize, row: &dyn Fn(usize) -> Vec<u8>| {
-            (0..x.rows()).flat_map(|i| check::strided(&row(i), row(i).len(), stride, 0x7f)).collect::<Vec<u8>>()
+            (0..x.rows())
+                .flat_map(|i| check::strided(&row(i), row(i).len(), stride, 0x7f))
+                .collect::<Vec<u8>>()
         };
         let packed = wide(a.view(), k / 2 + 3, &|i| a.view().packed_row(i).to_vec());
         let scales = wide(a.view(), k / 16 + 1, &|i| a.view().scales_row(i).to_vec());
@@ -174,9 +183,11 @@ mod vs_paper {
                 let (mut x, mut y) = (vec![0.0f32; k], vec![0.0f32; k]);
                 dequantize(a, i, &mut x);
                 dequantize(b, j, &mut y);
-                let products: Vec<f64> = x.iter().zip(&y).map(|(x, y)| f64::from(*x) * f64::from(*y)).collect();
+                let products: Vec<f64> =
+                    x.iter().zip(&y).map(|(x, y)| f64::from(*x) * f64::from(*y)).collect();
                 let scale = |x: Nvfp4Ref, i: usize, g: usize| {
-                    f64::from(vt_kernels::format::Ue4m3::from_bits(x.scales_row(i)[g]).to_f32()).max(2f64.powi(-6))
+                    f64::from(vt_kernels::format::Ue4m3::from_bits(x.scales_row(i)[g]).to_f32())
+                        .max(2f64.powi(-6))
                 };
                 let group = |g: usize| {
                     let sum: f64 = products[g * 16..][..16].iter().map(|p| p.abs()).sum();
@@ -250,11 +261,15 @@ mod controls {
         let without = naive(a.view(), b.view(), |sum, _, b| sum * b);
         assert!(biteq("out", &without, &out).is_err(), "a global scale forgotten");
         let nibbles = |x: Nvfp4Ref| {
-            let packed = (0..x.rows()).flat_map(|i| x.packed_row(i).iter().map(|p| p.rotate_left(4))).collect();
+            let packed =
+                (0..x.rows()).flat_map(|i| x.packed_row(i).iter().map(|p| p.rotate_left(4))).collect();
             let scales = (0..x.rows()).flat_map(|i| x.scales_row(i).to_vec()).collect();
             Nvfp4::new("x", x.rows(), x.cols(), packed, scales, x.global_scale()).unwrap()
         };
         let swapped = nibbles(b.view());
-        assert!(biteq("out", &gemm::<f32>(a.view(), swapped.view(), None), &out).is_err(), "high nibble first");
+        assert!(
+            biteq("out", &gemm::<f32>(a.view(), swapped.view(), None), &out).is_err(),
+            "high nibble first"
+        );
     }
 }
