@@ -1,1 +1,4 @@
 //! Tests of `mma`.
+
+mod rows;
+mod vectors;
