@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 use proptest::prelude::*;
+use vt_kernels::format::{E4m3, Nvfp4Ref};
 use vt_kernels::mma::{Accumulator, Format, Fp8Arm, Instruction, Operand, Unit, fold};
-use vt_kernels::format::E4m3;
 use vt_kernels::{Arch, Error, Rows, RowsMut};
 
 use super::operands::{Case, Kind, accumulators, bits};
@@ -115,6 +115,73 @@ mod vs_definition {
     }
 }
 
+mod nvfp4_vs_definition {
+    use super::*;
+
+    /// Codes and scales of `rows` rows: at random, with groups that are empty or cancel, and rarely NaN.
+    fn operand(rng: &mut Rng, rows: usize, k: usize, second: bool) -> (Vec<u8>, Vec<u8>) {
+        let (mut packed, mut scales) = (Vec::new(), Vec::new());
+        for _ in 0..rows * (k / 16) {
+            let mut group: Vec<u8> = (0..8).map(|_| rng.bits() as u8).collect();
+            match rng.below(6) {
+                0 => group.fill(0x80),
+                // A high nibble against the negative of the low one; their partners are equal.
+                1 if second => group = group.iter().map(|x| x & 15 | (x & 15 ^ 8) << 4).collect(),
+                1 | 2 if !second => group = group.iter().map(|x| x & 15 | (x & 15) << 4).collect(),
+                _ => {}
+            }
+            packed.extend(group);
+            scales.push(match rng.below(12) {
+                0 => rng.bits() as u8 & 7,
+                1 => 0x80,
+                2 if rng.below(8) == 0 => 0xff,
+                2 | 3 => 0x70 | rng.bits() as u8 & 0x8e,
+                _ => rng.bits() as u8 & 0xf7,
+            });
+        }
+        (packed, scales)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn equal(m in 0usize..4, n in prop_oneof![0usize..4, 30usize..36], groups in prop_oneof![0usize..10, 31usize..35], kind in prop::sample::select(Kind::ALL.to_vec()), seed: u64) {
+            let k = 16 * groups;
+            let mut rng = Rng::new(seed);
+            let (a, scales_a) = operand(&mut rng, m, k, false);
+            let (b, scales_b) = operand(&mut rng, n, k, true);
+            let view = |packed, scales, rows| {
+                let packed = Rows::new("packed", packed, rows, k / 2).unwrap();
+                Nvfp4Ref::new("x", packed, Rows::new("scales", scales, rows, groups).unwrap(), 1.0).unwrap()
+            };
+            let start = accumulators(&mut rng, m * n, kind);
+            let mut acc = start.clone();
+            let mut out = RowsMut::new("acc", &mut acc, m, n).unwrap();
+            fold::nvfp4(Arch::Sm121a, view(&a, &scales_a, m), view(&b, &scales_b, n), &mut out).unwrap();
+            let unit = Unit::new(Arch::Sm121a, Instruction::MmaFp4K64, Accumulator::F32).unwrap();
+            let padded = k.next_multiple_of(64);
+            let row = |packed: &[u8], scales: &[u8], i: usize| {
+                let mut codes: Vec<u32> = packed[i * k / 2..][..k / 2].iter().flat_map(|&x| [u32::from(x & 15), u32::from(x >> 4)]).collect();
+                let mut scales = scales[i * groups..][..groups].to_vec();
+                codes.resize(padded, 0);
+                scales.resize(padded / 16, 0);
+                (codes, scales)
+            };
+            for i in 0..m {
+                for j in 0..n {
+                    let ((a, sa), (b, sb)) = (row(&a, &scales_a, i), row(&b, &scales_b, j));
+                    let a = Operand { format: Format::E2m1, bits: &a, scale: Some((Format::Ue4m3, &sa)) };
+                    let b = Operand { format: Format::E2m1, bits: &b, scale: Some((Format::Ue4m3, &sb)) };
+                    let c = start[i * n + j].to_bits();
+                    let want = if k == 0 { c } else { unit.dot(a, b, c).unwrap() };
+                    prop_assert_eq!(acc[i * n + j].to_bits(), want, "{} {}", i, j);
+                }
+            }
+        }
+    }
+}
+
 mod properties {
     use super::*;
 
@@ -135,7 +202,8 @@ mod properties {
         bf16_fold(&a, &b, &mut want, (m, n, k));
         let mut acc = start.clone();
         for ks in [0..16, 16..336, 336..600] {
-            let part = |x: &[bf16]| -> Vec<bf16> { x.chunks(k).flat_map(|row| row[ks.clone()].to_vec()).collect() };
+            let part =
+                |x: &[bf16]| -> Vec<bf16> { x.chunks(k).flat_map(|row| row[ks.clone()].to_vec()).collect() };
             bf16_fold(&part(&a), &part(&b), &mut acc, (m, n, ks.len()));
         }
         assert_biteq("chained", &acc, &want);
@@ -155,7 +223,8 @@ mod properties {
         let (a, b) = (rng.normals_bf16(m * k, 1.0), rng.normals_bf16(n * k, 1.0));
         let mut want = vec![0.0; m * n];
         bf16_fold(&a, &b, &mut want, (m, n, k));
-        let spread = |x: &[bf16]| -> Vec<bf16> { x.chunks(k).flat_map(|r| [r, &[bf16::NAN; 3]].concat()).collect() };
+        let spread =
+            |x: &[bf16]| -> Vec<bf16> { x.chunks(k).flat_map(|r| [r, &[bf16::NAN; 3]].concat()).collect() };
         let (a, b) = (spread(&a), spread(&b));
         let mut acc: Vec<f32> = (0..m).flat_map(|_| [vec![0.0; n], vec![7.0; 2]].concat()).collect();
         let rows = |x, rows| Rows::strided("x", x, rows, k, k + 3).unwrap();
@@ -187,7 +256,9 @@ mod errors {
         let x = vec![bf16::ONE; 32];
         let rows = |m, k| Rows::new("x", &x[..m * k], m, k).unwrap();
         let mut acc = vec![3.0f32; 4];
-        let mut run = |a, b, m, n| fold::bf16(Arch::Sm80, a, b, &mut RowsMut::new("acc", &mut acc[..m * n], m, n).unwrap());
+        let mut run = |a, b, m, n| {
+            fold::bf16(Arch::Sm80, a, b, &mut RowsMut::new("acc", &mut acc[..m * n], m, n).unwrap())
+        };
         assert!(matches!(run(rows(2, 16), rows(2, 8), 2, 2), Err(Error::Shape { arg: "b", .. })));
         assert!(matches!(run(rows(2, 16), rows(1, 16), 2, 2), Err(Error::Shape { arg: "acc", .. })));
         assert_eq!(acc, [3.0; 4]);

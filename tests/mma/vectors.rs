@@ -50,7 +50,8 @@ mod controls {
         let of = |prefix: &str| -> Vec<_> {
             rows.iter().filter(|row| row.tag.starts_with(prefix)).cloned().collect()
         };
-        let other = |arch: Arch| move |unit: Unit| Unit::new(arch, unit.instruction, unit.accumulator).unwrap();
+        let other =
+            |arch: Arch| move |unit: Unit| Unit::new(arch, unit.instruction, unit.accumulator).unwrap();
         for (prefix, arch) in [
             ("amp16:bf16", Arch::Sm90a),
             ("ada16:bf16", Arch::Sm121a),

@@ -13,21 +13,17 @@ use half::{bf16 as Bf16, f16 as F16};
 use pulp::Arch as Host;
 
 use super::fast::drive::{Columns, drive};
+use super::fast::nvfp4;
 use super::fast::tile::{AsF16, Native};
-use super::{Accumulator, Fp8Arm, Instruction, Unit};
-use crate::format::E4m3;
+use super::{Accumulator, Fp8Arm, Instruction, Path, Unit};
+use crate::format::{E4m3, Nvfp4Ref};
 use crate::{Arch, Error, Result, Rows, RowsMut};
 
 /// bf16 by `mma.sync.m16n8k16` (on sm_90a `wgmma` k16 gives the same bits).
 ///
 /// # Errors
 /// Shapes that do not fit; nothing is written then.
-pub fn bf16(
-    arch: Arch,
-    a: Rows<'_, Bf16>,
-    b: Rows<'_, Bf16>,
-    acc: &mut RowsMut<'_, f32>,
-) -> Result<()> {
+pub fn bf16(arch: Arch, a: Rows<'_, Bf16>, b: Rows<'_, Bf16>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
     check_nk(&a, &b, acc)?;
     run_bf16(arch, a, Columns::Nk(b), acc)
 }
@@ -36,12 +32,7 @@ pub fn bf16(
 ///
 /// # Errors
 /// As [`bf16`].
-pub fn bf16_kn(
-    arch: Arch,
-    a: Rows<'_, Bf16>,
-    b: Rows<'_, Bf16>,
-    acc: &mut RowsMut<'_, f32>,
-) -> Result<()> {
+pub fn bf16_kn(arch: Arch, a: Rows<'_, Bf16>, b: Rows<'_, Bf16>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
     check_kn(&a, &b, acc)?;
     run_bf16(arch, a, Columns::Kn(b), acc)
 }
@@ -89,12 +80,21 @@ pub fn e4m3_kn(
     run_e4m3(arch, arm, a, Columns::Kn(b), acc)
 }
 
-fn run_bf16(
-    arch: Arch,
-    a: Rows<'_, Bf16>,
-    b: Columns<'_, Bf16>,
-    acc: &mut RowsMut<'_, f32>,
-) -> Result<()> {
+/// NVFP4 by `mma.sync.m16n8k64.kind::mxf4nvf4` with a ue4m3 scale to 16 values: sm_121a. The operands'
+/// global scales are not applied.
+///
+/// # Errors
+/// Shapes that do not fit; another chip. Nothing is written then.
+pub fn nvfp4(arch: Arch, a: Nvfp4Ref<'_>, b: Nvfp4Ref<'_>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
+    if b.cols() != a.cols() {
+        return Err(Error::shape("b", &[b.rows(), b.cols()], format!("[N, K], K = {}", a.cols())));
+    }
+    acc.expect("acc", a.rows(), b.rows(), "[M, N]")?;
+    let unit = Unit::new(arch, Instruction::MmaFp4K64, Accumulator::F32)?;
+    Host::new().dispatch(|| nvfp4::drive(&unit, &a, &b, acc))
+}
+
+fn run_bf16(arch: Arch, a: Rows<'_, Bf16>, b: Columns<'_, Bf16>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
     let unit = Unit::new(arch, Instruction::MmaK16, Accumulator::F32)?;
     match unit.products {
         8 => Host::new().dispatch(|| drive::<Bf16, 8, false>(&unit, a, b, acc)),
@@ -115,9 +115,7 @@ fn run_e4m3(
     };
     let unit = Unit::new(arch, instruction, Accumulator::F32)?;
     match (unit.path, unit.products) {
-        (super::Path::TwoHalves, _) => {
-            Host::new().dispatch(|| drive::<AsF16, 16, true>(&unit, a, b, acc))
-        }
+        (Path::TwoHalves, _) => Host::new().dispatch(|| drive::<AsF16, 16, true>(&unit, a, b, acc)),
         (_, 16) => Host::new().dispatch(|| drive::<Native, 16, false>(&unit, a, b, acc)),
         _ => Host::new().dispatch(|| drive::<Native, 32, false>(&unit, a, b, acc)),
     }

@@ -117,11 +117,7 @@ impl Unit {
     ///
     /// # Errors
     /// [`Unsupported`] if the chip lacks the instruction, or the instruction this accumulator.
-    pub fn new(
-        arch: Arch,
-        instruction: Instruction,
-        accumulator: Accumulator,
-    ) -> Result<Unit, Unsupported> {
+    pub fn new(arch: Arch, instruction: Instruction, accumulator: Accumulator) -> Result<Unit, Unsupported> {
         use Accumulator::{F16, F32};
         use Arch::{Sm80, Sm89, Sm90a, Sm121a};
         use Instruction::*;
@@ -171,21 +167,9 @@ impl Unit {
             Path::Grouped => k,
             Path::TwoHalves => k / 2,
         };
-        let measured = arch == Sm90a
-            && accumulator == F32
-            && matches!(instruction, MmaK16 | WgmmaK16 | WgmmaFp8K32);
+        let measured =
+            arch == Sm90a && accumulator == F32 && matches!(instruction, MmaK16 | WgmmaK16 | WgmmaFp8K32);
         let evidence = if measured { Evidence::Measured } else { Evidence::Literature };
-        Ok(Unit {
-            arch,
-            instruction,
-            accumulator,
-            path,
-            k,
-            products,
-            fraction,
-            floor,
-            round,
-            evidence,
-        })
+        Ok(Unit { arch, instruction, accumulator, path, k, products, fraction, floor, round, evidence })
     }
 }

@@ -7,6 +7,7 @@
 //! f64. NaN and infinity among the operands are left to the definition.
 
 pub(super) mod drive;
+pub(super) mod nvfp4;
 pub(super) mod tile;
 
 use tile::{Code, LANES, NONE, Tile};
