@@ -1,1 +1,6 @@
 //! Tests of `mma`.
+
+mod fold;
+mod operands;
+mod rows;
+mod vectors;

@@ -1,0 +1,69 @@
+//! Definition of the f32 GEMM: `lane_sum(k, 4, 32, fma)` per output, arranged so that it vectorises over the lanes.
+
+use crate::gemm::tile;
+use crate::reduce::{WARP, warp_sum};
+use crate::{Element, Result, Rows};
+
+const VECTOR: usize = 4;
+const BLOCK: usize = VECTOR * WARP;
+
+pub(super) fn run<T: Element>(
+    a: Rows<T>,
+    b: Rows<f32>,
+    bias: Option<&[f32]>,
+    out: Vec<&mut [f32]>,
+) -> Result<()> {
+    let arch = pulp::Arch::new();
+    let mut lanes_a = vec![0.0; a.rows() * a.cols()];
+    for (i, row) in lanes_a.chunks_mut(a.cols()).enumerate() {
+        arch.dispatch(|| by_lane(a.row(i), row));
+    }
+    tile::run(
+        out,
+        |columns, sum| {
+            let mut lanes_b = vec![0.0; b.cols()];
+            for (j, n) in columns.enumerate() {
+                arch.dispatch(|| by_lane(b.row(n), &mut lanes_b));
+                for (i, row) in lanes_a.chunks(a.cols()).enumerate() {
+                    sum.row_mut(i)[j] = arch.dispatch(|| dot(row, &lanes_b));
+                }
+            }
+            Ok(())
+        },
+        |_, n, sum| tile::add_bias(sum, bias, n),
+    )
+}
+
+/// Widens a row and moves, in each whole block of 128, element `v` of lane `l` to `v * 32 + l`; the tail stays in place.
+#[inline(always)]
+fn by_lane<T: Element>(row: &[T], out: &mut [f32]) {
+    let (blocks, tail) = row.as_chunks::<BLOCK>();
+    let (out_blocks, out_tail) = out.as_chunks_mut::<BLOCK>();
+    for (block, out) in blocks.iter().zip(out_blocks) {
+        for l in 0..WARP {
+            for v in 0..VECTOR {
+                out[v * WARP + l] = block[l * VECTOR + v].to_f32();
+            }
+        }
+    }
+    tail.iter().zip(out_tail).for_each(|(x, o)| *o = x.to_f32());
+}
+
+/// The sum of the products of two rows that [`by_lane`] arranged.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a_blocks, a_tail) = a.as_chunks::<BLOCK>();
+    let (b_blocks, b_tail) = b.as_chunks::<BLOCK>();
+    let mut lanes = [0.0f32; WARP];
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for v in 0..VECTOR {
+            for l in 0..WARP {
+                lanes[l] = a[v * WARP + l].mul_add(b[v * WARP + l], lanes[l]);
+            }
+        }
+    }
+    for (i, (a, b)) in a_tail.iter().zip(b_tail).enumerate() {
+        lanes[i / VECTOR] = a.mul_add(*b, lanes[i / VECTOR]);
+    }
+    warp_sum(&lanes)
+}
