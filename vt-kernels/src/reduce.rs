@@ -10,7 +10,7 @@ pub const WARP: usize = 32;
 /// Element `i` belongs to lane `(i / vector) % lanes`; a lane folds its elements in ascending order from +0.
 /// Lanes of one warp join by a butterfly over distances 16, 8, 4, 2, 1; then warp sums are added in
 /// ascending order. `lanes` is 32 or a multiple of it.
-#[inline]
+#[inline(always)]
 pub fn lane_sum(n: usize, vector: usize, lanes: usize, mut term: impl FnMut(f32, usize) -> f32) -> f32 {
     debug_assert!(lanes.is_multiple_of(WARP) && lanes > 0 && vector > 0);
     let mut partial = vec![0.0f32; lanes];
@@ -28,7 +28,7 @@ pub fn lane_sum(n: usize, vector: usize, lanes: usize, mut term: impl FnMut(f32,
 
 /// The butterfly of a warp: at distances 16, 8, 4, 2, 1 each lane adds its partner's value. Addition
 /// commutes, so every lane ends with the same bits.
-#[inline]
+#[inline(always)]
 pub fn warp_sum(lanes: &[f32; WARP]) -> f32 {
     let mut v = *lanes;
     for distance in [16, 8, 4, 2, 1] {
