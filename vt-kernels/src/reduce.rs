@@ -11,12 +11,25 @@ pub const WARP: usize = 32;
 /// Lanes of one warp join by a butterfly over distances 16, 8, 4, 2, 1; then warp sums are added in
 /// ascending order. `lanes` is 32 or a multiple of it.
 #[inline(always)]
-pub fn lane_sum(n: usize, vector: usize, lanes: usize, mut term: impl FnMut(f32, usize) -> f32) -> f32 {
+pub fn lane_sum(n: usize, vector: usize, lanes: usize, term: impl FnMut(f32, usize) -> f32) -> f32 {
     debug_assert!(lanes.is_multiple_of(WARP) && lanes > 0 && vector > 0);
-    let mut partial = vec![0.0f32; lanes];
-    for i in 0..n {
-        let lane = &mut partial[(i / vector) % lanes];
-        *lane = term(*lane, i);
+    match lanes {
+        WARP => fold_lanes(n, vector, &mut [0.0; WARP], term),
+        256 => fold_lanes(n, vector, &mut [0.0; 256], term),
+        _ => fold_lanes(n, vector, &mut vec![0.0; lanes], term),
+    }
+}
+
+#[inline(always)]
+fn fold_lanes(n: usize, vector: usize, partial: &mut [f32], mut term: impl FnMut(f32, usize) -> f32) -> f32 {
+    let mut i = 0;
+    while i < n {
+        for lane in partial.iter_mut() {
+            for _ in 0..vector.min(n - i) {
+                *lane = term(*lane, i);
+                i += 1;
+            }
+        }
     }
     let mut total = 0.0;
     for (w, warp) in partial.chunks_exact(WARP).enumerate() {
