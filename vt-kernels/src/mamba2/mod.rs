@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-//pub mod chunk_scan;
+pub mod chunk_scan;
 pub mod state_update;
 
 /// Sizes that both kernels check.
