@@ -21,13 +21,12 @@ impl Factor {
     pub(super) fn new(depth: usize, width: usize, exact: bool, value: impl Fn(usize, usize) -> f32) -> Self {
         let values: Vec<f32> =
             (0..depth).flat_map(|k| (0..width).map(move |i| (k, i))).map(|(k, i)| value(k, i)).collect();
-        let hi: Vec<bf16> = values.iter().map(|&v| bf16::from_f32(v)).collect();
-        let rest = |(v, hi): (&f32, &bf16)| bf16::from_f32(remainder(*v, hi.to_f32()));
+        let hi: Vec<bf16> = values.iter().map(|&v| Element::from_f32(v)).collect();
+        let rest = |(v, hi): (&f32, &bf16)| Element::from_f32(remainder(*v, hi.to_f32()));
         let lo = (!exact).then(|| values.iter().zip(&hi).map(rest).collect());
         Factor { k: depth, width, hi, lo }
     }
 
-    /// The first `depth` of K.
     fn term(&self, second: bool) -> &[bf16] {
         match (&self.lo, second) {
             (Some(lo), true) => lo,
