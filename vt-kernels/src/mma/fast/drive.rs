@@ -89,9 +89,9 @@ fn drive<C: Code, const L: usize, const TWO_HALVES: bool>(
                         *lane = c.to_bits();
                     }
                     if TWO_HALVES {
-                        chain_two_halves(params, &row.sig, &row.exp, &tile, &mut lanes);
+                        chain_two_halves(params, row, &tile, &mut lanes);
                     } else {
-                        chain::<L>(params, &row.sig, &row.exp, &tile, &mut lanes);
+                        chain::<L>(params, row, &tile, &mut lanes);
                     }
                     if row.special || odd_tile {
                         let odd = (0..out.len()).filter(|&l| row.special || tile.special[l]);
