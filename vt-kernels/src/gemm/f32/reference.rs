@@ -2,7 +2,7 @@
 
 use crate::gemm::tile;
 use crate::reduce::{WARP, warp_sum};
-use crate::{Element, Result, Rows};
+use crate::{Element, Result, Rows, RowsMut};
 
 const VECTOR: usize = 4;
 const BLOCK: usize = VECTOR * WARP;
@@ -16,22 +16,34 @@ pub(super) fn run<T: Element>(
     let arch = pulp::Arch::new();
     let mut lanes_a = vec![0.0; a.rows() * a.cols()];
     for (i, row) in lanes_a.chunks_mut(a.cols()).enumerate() {
-        arch.dispatch(|| by_lane(a.row(i), row));
+        arch.dispatch(
+            #[inline(always)]
+            || by_lane(a.row(i), row),
+        );
     }
     tile::run(
         out,
         |columns, sum| {
             let mut lanes_b = vec![0.0; b.cols()];
             for (j, n) in columns.enumerate() {
-                arch.dispatch(|| by_lane(b.row(n), &mut lanes_b));
-                for (i, row) in lanes_a.chunks(a.cols()).enumerate() {
-                    sum.row_mut(i)[j] = arch.dispatch(|| dot(row, &lanes_b));
-                }
+                arch.dispatch(
+                    #[inline(always)]
+                    || column(&lanes_a, b.row(n), &mut lanes_b, j, sum),
+                );
             }
             Ok(())
         },
         |_, n, sum| tile::add_bias(sum, bias, n),
     )
+}
+
+/// Column `j` of `sum`: every row of `a` times one row of `b`, for which `lanes_b` has room.
+#[inline(always)]
+fn column(lanes_a: &[f32], b: &[f32], lanes_b: &mut [f32], j: usize, sum: &mut RowsMut<f32>) {
+    by_lane(b, lanes_b);
+    for (i, a) in lanes_a.chunks(b.len()).enumerate() {
+        sum.row_mut(i)[j] = dot(a, lanes_b);
+    }
 }
 
 /// Widens a row and moves, in each whole block of 128, element `v` of lane `l` to `v * 32 + l`; the tail stays in place.
