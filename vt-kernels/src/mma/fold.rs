@@ -10,9 +10,8 @@
 //! and row of `b` alone. The functions are serial; a caller gives parts of `acc` to its threads.
 
 use half::{bf16 as Bf16, f16 as F16};
-use pulp::Arch as Host;
 
-use super::fast::drive::{Columns, drive};
+use super::fast::drive::{self, Columns};
 use super::fast::nvfp4;
 use super::fast::tile::{AsF16, Native};
 use super::{Accumulator, Fp8Arm, Instruction, Path, Unit};
@@ -45,8 +44,8 @@ pub fn f16(arch: Arch, a: Rows<'_, F16>, b: Rows<'_, F16>, acc: &mut RowsMut<'_,
     check_nk(&a, &b, acc)?;
     let (unit, b) = (Unit::new(arch, Instruction::MmaK16, Accumulator::F32)?, Columns::Nk(b));
     match unit.products {
-        8 => Host::new().dispatch(|| drive::<F16, 8, false>(&unit, a, b, acc)),
-        _ => Host::new().dispatch(|| drive::<F16, 16, false>(&unit, a, b, acc)),
+        8 => drive::fold::<F16, 8, false>(&unit, a, b, acc),
+        _ => drive::fold::<F16, 16, false>(&unit, a, b, acc),
     }
 }
 
@@ -91,14 +90,14 @@ pub fn nvfp4(arch: Arch, a: Nvfp4Ref<'_>, b: Nvfp4Ref<'_>, acc: &mut RowsMut<'_,
     }
     acc.expect("acc", a.rows(), b.rows(), "[M, N]")?;
     let unit = Unit::new(arch, Instruction::MmaFp4K64, Accumulator::F32)?;
-    Host::new().dispatch(|| nvfp4::drive(&unit, &a, &b, acc))
+    nvfp4::fold(&unit, a, b, acc)
 }
 
 fn run_bf16(arch: Arch, a: Rows<'_, Bf16>, b: Columns<'_, Bf16>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
     let unit = Unit::new(arch, Instruction::MmaK16, Accumulator::F32)?;
     match unit.products {
-        8 => Host::new().dispatch(|| drive::<Bf16, 8, false>(&unit, a, b, acc)),
-        _ => Host::new().dispatch(|| drive::<Bf16, 16, false>(&unit, a, b, acc)),
+        8 => drive::fold::<Bf16, 8, false>(&unit, a, b, acc),
+        _ => drive::fold::<Bf16, 16, false>(&unit, a, b, acc),
     }
 }
 
@@ -115,9 +114,9 @@ fn run_e4m3(
     };
     let unit = Unit::new(arch, instruction, Accumulator::F32)?;
     match (unit.path, unit.products) {
-        (Path::TwoHalves, _) => Host::new().dispatch(|| drive::<AsF16, 16, true>(&unit, a, b, acc)),
-        (_, 16) => Host::new().dispatch(|| drive::<Native, 16, false>(&unit, a, b, acc)),
-        _ => Host::new().dispatch(|| drive::<Native, 32, false>(&unit, a, b, acc)),
+        (Path::TwoHalves, _) => drive::fold::<AsF16, 16, true>(&unit, a, b, acc),
+        (_, 16) => drive::fold::<Native, 16, false>(&unit, a, b, acc),
+        _ => drive::fold::<Native, 32, false>(&unit, a, b, acc),
     }
 }
 

@@ -22,8 +22,34 @@ pub(crate) enum Columns<'a, T> {
 }
 
 /// `acc` folded with `a` `[M, K]` times `b` through `unit`, whose steps have `L` products. Shapes fit.
+pub(crate) fn fold<C: Code, const L: usize, const TWO_HALVES: bool>(
+    unit: &Unit,
+    a: Rows<'_, C::Source>,
+    b: Columns<'_, C::Source>,
+    acc: &mut RowsMut<'_, f32>,
+) -> Result<()> {
+    pulp::Arch::new().dispatch(Fold::<C, L, TWO_HALVES> { unit, a, b, acc })
+}
+
+/// The arguments of [`fold`]: compiled once for each instruction set of the host.
+struct Fold<'a, 'b, C: Code, const L: usize, const TWO_HALVES: bool> {
+    unit: &'a Unit,
+    a: Rows<'a, C::Source>,
+    b: Columns<'a, C::Source>,
+    acc: &'a mut RowsMut<'b, f32>,
+}
+
+impl<C: Code, const L: usize, const TWO_HALVES: bool> pulp::NullaryFnOnce for Fold<'_, '_, C, L, TWO_HALVES> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn call(self) -> Result<()> {
+        drive::<C, L, TWO_HALVES>(self.unit, self.a, self.b, self.acc)
+    }
+}
+
 #[inline(always)]
-pub(crate) fn drive<C: Code, const L: usize, const TWO_HALVES: bool>(
+fn drive<C: Code, const L: usize, const TWO_HALVES: bool>(
     unit: &Unit,
     a: Rows<'_, C::Source>,
     b: Columns<'_, C::Source>,
@@ -63,9 +89,9 @@ pub(crate) fn drive<C: Code, const L: usize, const TWO_HALVES: bool>(
                         *lane = c.to_bits();
                     }
                     if TWO_HALVES {
-                        chain_two_halves(params, &row.sig, &row.exp, &tile, &mut lanes);
+                        chain_two_halves(params, row, &tile, &mut lanes);
                     } else {
-                        chain::<L>(params, &row.sig, &row.exp, &tile, &mut lanes);
+                        chain::<L>(params, row, &tile, &mut lanes);
                     }
                     if row.special || odd_tile {
                         let odd = (0..out.len()).filter(|&l| row.special || tile.special[l]);

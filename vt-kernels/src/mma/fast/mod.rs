@@ -10,7 +10,7 @@ pub(super) mod drive;
 pub(super) mod nvfp4;
 pub(super) mod tile;
 
-use tile::{Code, LANES, NONE, Tile};
+use tile::{Code, LANES, NONE, Row, Tile};
 
 /// What distinguishes the units here.
 #[derive(Clone, Copy, Debug)]
@@ -28,74 +28,84 @@ pub(super) type Lanes = [u32; LANES];
 
 /// `acc` + a row of `a` times `tile`, in steps of `L` products.
 #[inline(always)]
-pub(super) fn chain<const L: usize>(p: Params, sig: &[i16], exp: &[i16], tile: &Tile, acc: &mut Lanes) {
-    let steps = sig.chunks_exact(L).zip(exp.chunks_exact(L));
-    let tiles = tile.sig.chunks_exact(L).zip(tile.exp.chunks_exact(L));
-    for ((sig, exp), (tile_sig, tile_exp)) in steps.zip(tiles) {
-        step::<L>(p, sig, exp, tile_sig, tile_exp, acc);
+pub(super) fn chain<const L: usize>(p: Params, row: &Row, tile: &Tile, acc: &mut Lanes) {
+    let rows = row.sig.as_chunks::<L>().0.iter().zip(row.exp.as_chunks::<L>().0);
+    let tiles = tile.sig.as_chunks::<L>().0.iter().zip(tile.exp.as_chunks::<L>().0);
+    for ((sig, exp), (tile_sig, tile_exp)) in rows.zip(tiles) {
+        step(p, sig, exp, tile_sig, tile_exp, acc);
     }
 }
 
 /// As [`chain`] for FP8 that runs as two steps of f16 from zero, added to `acc` to nearest even.
 #[inline(always)]
-pub(super) fn chain_two_halves(p: Params, sig: &[i16], exp: &[i16], tile: &Tile, acc: &mut Lanes) {
-    let steps = sig.chunks_exact(32).zip(exp.chunks_exact(32));
-    let tiles = tile.sig.chunks_exact(32).zip(tile.exp.chunks_exact(32));
-    for ((sig, exp), (tile_sig, tile_exp)) in steps.zip(tiles) {
-        let mut product = [0; LANES];
-        step::<16>(p, &sig[..16], &exp[..16], &tile_sig[..16], &tile_exp[..16], &mut product);
-        step::<16>(p, &sig[16..], &exp[16..], &tile_sig[16..], &tile_exp[16..], &mut product);
-        for l in 0..LANES {
-            let sum = f32::from_bits(acc[l]) + f32::from_bits(product[l]);
-            acc[l] = if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() };
+pub(super) fn chain_two_halves(p: Params, row: &Row, tile: &Tile, acc: &mut Lanes) {
+    let rows = row.sig.as_chunks::<16>().0.iter().zip(row.exp.as_chunks::<16>().0);
+    let tiles = tile.sig.as_chunks::<16>().0.iter().zip(tile.exp.as_chunks::<16>().0);
+    let mut product = [0; LANES];
+    for (i, ((sig, exp), (tile_sig, tile_exp))) in rows.zip(tiles).enumerate() {
+        step(p, sig, exp, tile_sig, tile_exp, &mut product);
+        if i % 2 == 1 {
+            for l in 0..LANES {
+                let sum = f32::from_bits(acc[l]) + f32::from_bits(product[l]);
+                acc[l] = if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() };
+            }
+            product = [0; LANES];
         }
     }
 }
 
+/// One step. Each loop over lanes keeps to one width of numbers, so that it fills the host's vectors.
 #[inline(always)]
 fn step<const L: usize>(
     p: Params,
-    sig: &[i16],
-    exp: &[i16],
-    tile_sig: &[[i16; LANES]],
-    tile_exp: &[[i16; LANES]],
+    sig: &[i16; L],
+    exp: &[i16; L],
+    tile_sig: &[[i16; LANES]; L],
+    tile_exp: &[[i16; LANES]; L],
     acc: &mut Lanes,
 ) {
-    let mut top = [p.floor; LANES];
-    for (e, tile_e) in exp.iter().zip(tile_exp).take(L) {
-        for l in 0..LANES {
-            top[l] = top[l].max(e + tile_e[l]);
-        }
-    }
-    let mut c_exp = [0i16; LANES];
-    for l in 0..LANES {
-        let magnitude = acc[l] & 0x7fff_ffff;
-        let e = ((magnitude >> 23) as i16).max(1) - 127;
-        c_exp[l] = if magnitude == 0 { NONE } else { e };
-        top[l] = top[l].max(c_exp[l]);
-    }
-    // Two bits below those of f32 make room for F = 25; a smaller F cuts more.
-    let mut total = [0f64; LANES];
+    let (mut c, mut c_exp) = ([0i32; LANES], [0i16; LANES]);
     for l in 0..LANES {
         let magnitude = acc[l] & 0x7fff_ffff;
         let hidden = u32::from(magnitude >= 0x0080_0000) << 23;
-        let c = ((magnitude & 0x007f_ffff) | hidden) << 2;
-        let down = (i32::from(top[l]) - i32::from(c_exp[l]) + 25 - p.fraction) as u32;
-        let c = c.checked_shr(down).unwrap_or(0) as i32;
-        total[l] = f64::from(if acc[l] >> 31 == 1 { -c } else { c });
+        // Two bits below those of f32 make room for F = 25; a smaller F cuts more.
+        c[l] = (((magnitude & 0x007f_ffff) | hidden) << 2) as i32;
+        let e = ((magnitude >> 23) as i16).max(1) - 127;
+        c_exp[l] = if magnitude == 0 { NONE } else { e };
     }
-    let half = L.min(16);
-    for from in (0..L).step_by(half) {
+    let mut top = c_exp.map(|e| e.max(p.floor));
+    for (exp, tile_exp) in exp.as_chunks::<8>().0.iter().zip(tile_exp.as_chunks::<8>().0) {
+        for l in 0..LANES {
+            let mut largest = top[l];
+            for k in 0..8 {
+                largest = largest.max(exp[k] + tile_exp[k][l]);
+            }
+            top[l] = largest;
+        }
+    }
+    let mut total = [0f64; LANES];
+    for l in 0..LANES {
+        let down = (i32::from(top[l]) - i32::from(c_exp[l]) + 25 - p.fraction) as u32;
+        let cut = (c[l] as u32).checked_shr(down).unwrap_or(0) as i32;
+        let sign = acc[l] as i32 >> 31;
+        total[l] = f64::from((cut ^ sign) - sign);
+    }
+    // Sixteen terms are as many as 32 bits hold.
+    for from in (0..L).step_by(16) {
         let mut sum = [0i32; LANES];
-        for k in from..from + half {
-            let (s, e) = (i32::from(sig[k]), exp[k]);
-            let (tile_s, tile_e) = (&tile_sig[k], &tile_exp[k]);
+        for from in (from..L.min(from + 16)).step_by(8) {
+            let (sig, exp) = (&sig[from..from + 8], &exp[from..from + 8]);
+            let (tile_sig, tile_exp) = (&tile_sig[from..from + 8], &tile_exp[from..from + 8]);
             for l in 0..LANES {
-                let product = s * i32::from(tile_s[l]);
-                let down = (top[l] - e - tile_e[l]) as u16;
-                let cut = product.unsigned_abs().checked_shr(u32::from(down)).unwrap_or(0) as i32;
-                let sign = product >> 31;
-                sum[l] += (cut ^ sign) - sign;
+                let mut terms = sum[l];
+                for k in 0..8 {
+                    let product = i32::from(sig[k]) * i32::from(tile_sig[k][l]);
+                    let down = (top[l] - exp[k] - tile_exp[k][l]) as u16;
+                    let cut = product.unsigned_abs().checked_shr(u32::from(down)).unwrap_or(0) as i32;
+                    let sign = product >> 31;
+                    terms += (cut ^ sign) - sign;
+                }
+                sum[l] = terms;
             }
         }
         for l in 0..LANES {

@@ -89,13 +89,29 @@ impl<const N: usize> Tile<N> {
 }
 
 /// `acc` folded with `a` `[M, K]` times `b` `[N, K]`. Shapes fit.
+pub(crate) fn fold(unit: &Unit, a: Nvfp4Ref<'_>, b: Nvfp4Ref<'_>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
+    pulp::Arch::new().dispatch(Fold { unit, a, b, acc })
+}
+
+/// The arguments of [`fold`]: compiled once for each instruction set of the host.
+struct Fold<'a, 'b> {
+    unit: &'a Unit,
+    a: Nvfp4Ref<'a>,
+    b: Nvfp4Ref<'a>,
+    acc: &'a mut RowsMut<'b, f32>,
+}
+
+impl pulp::NullaryFnOnce for Fold<'_, '_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn call(self) -> Result<()> {
+        drive(self.unit, &self.a, &self.b, self.acc)
+    }
+}
+
 #[inline(always)]
-pub(crate) fn drive(
-    unit: &Unit,
-    a: &Nvfp4Ref<'_>,
-    b: &Nvfp4Ref<'_>,
-    acc: &mut RowsMut<'_, f32>,
-) -> Result<()> {
+fn drive(unit: &Unit, a: &Nvfp4Ref<'_>, b: &Nvfp4Ref<'_>, acc: &mut RowsMut<'_, f32>) -> Result<()> {
     let (m, n, k) = (a.rows(), b.rows(), a.cols());
     let mut rows: Vec<Tile<1>> = (0..ROWS.min(m)).map(|_| Tile::new()).collect();
     let mut tile = Tile::<LANES>::new();
