@@ -13,10 +13,9 @@ pub(super) fn run<T: Element>(
     bias: Option<&[f32]>,
     out: Vec<&mut [f32]>,
 ) -> Result<()> {
-    let arch = pulp::Arch::new();
     let mut lanes_a = vec![0.0; a.rows() * a.cols()];
     for (i, row) in lanes_a.chunks_mut(a.cols()).enumerate() {
-        arch.dispatch(
+        dispatch(
             #[inline(always)]
             || by_lane(a.row(i), row),
         );
@@ -26,7 +25,7 @@ pub(super) fn run<T: Element>(
         |columns, sum| {
             let mut lanes_b = vec![0.0; b.cols()];
             for (j, n) in columns.enumerate() {
-                arch.dispatch(
+                dispatch(
                     #[inline(always)]
                     || column(&lanes_a, b.row(n), &mut lanes_b, j, sum),
                 );
@@ -35,6 +34,12 @@ pub(super) fn run<T: Element>(
         },
         |_, n, sum| tile::add_bias(sum, bias, n),
     )
+}
+
+/// Runs `f` compiled for the host's instruction set. The bound makes a closure `FnOnce` itself: another one reaches
+/// pulp through a shim that is not inlined, and its `mul_add` becomes a call.
+fn dispatch(f: impl FnOnce()) {
+    pulp::Arch::new().dispatch(f)
 }
 
 /// Column `j` of `sum`: every row of `a` times one row of `b`, for which `lanes_b` has room.
