@@ -73,8 +73,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (b_blocks, b_tail) = b.as_chunks::<BLOCK>();
     let mut lanes = [0.0f32; WARP];
     for (a, b) in a_blocks.iter().zip(b_blocks) {
-        for v in 0..VECTOR {
-            for l in 0..WARP {
+        for l in 0..WARP {
+            for v in 0..VECTOR {
                 lanes[l] = a[v * WARP + l].mul_add(b[v * WARP + l], lanes[l]);
             }
         }
