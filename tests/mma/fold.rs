@@ -76,7 +76,13 @@ fn compare<T: Copy>(
 fn case() -> impl Strategy<Value = Case> {
     let k = prop_oneof![4 => 0usize..70, 1 => 250usize..270];
     let kind = prop::sample::select(Kind::ALL.to_vec());
-    (0usize..5, prop_oneof![0usize..4, 30usize..36], k, kind, any::<u64>())
+    (
+        prop_oneof![8 => 0usize..5, 1 => 62usize..68],
+        prop_oneof![0usize..4, 30usize..36],
+        k,
+        kind,
+        any::<u64>(),
+    )
         .prop_map(|(m, n, k, kind, seed)| Case { m, n, k, kind, seed })
 }
 
@@ -84,7 +90,7 @@ mod vs_definition {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
+        #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
         fn sixteen_bits(case in case()) {
@@ -248,12 +254,48 @@ mod properties {
     }
 }
 
+mod controls {
+    use super::*;
+
+    /// The comparison above would see the unit of another chip.
+    #[test]
+    fn another_chip_differs() {
+        let (m, n, k) = (4, 40, 64);
+        let mut rng = Rng::new(13);
+        let (a, b) = (rng.normals_bf16(m * k, 1.0), rng.normals_bf16(n * k, 1.0));
+        let run = |arch| {
+            let mut acc = vec![0.0; m * n];
+            let (a, b) = (Rows::new("a", &a, m, k).unwrap(), Rows::new("b", &b, n, k).unwrap());
+            fold::bf16(arch, a, b, &mut RowsMut::new("acc", &mut acc, m, n).unwrap()).unwrap();
+            acc
+        };
+        assert!(biteq("sm_80", &run(Arch::Sm80), &run(Arch::Sm90a)).is_err());
+        assert_biteq("sm_121a", &run(Arch::Sm121a), &run(Arch::Sm90a));
+        let (a, b): (Vec<E4m3>, Vec<E4m3>) = (
+            rng.normals(m * k, 1.0).into_iter().map(E4m3::from_f32).collect(),
+            rng.normals(n * k, 1.0).into_iter().map(E4m3::from_f32).collect(),
+        );
+        let run = |arch, arm| {
+            let mut acc = vec![0.1; m * n];
+            let (a, b) = (Rows::new("a", &a, m, k).unwrap(), Rows::new("b", &b, n, k).unwrap());
+            fold::e4m3(arch, arm, a, b, &mut RowsMut::new("acc", &mut acc, m, n).unwrap()).unwrap();
+            acc
+        };
+        let wgmma = run(Arch::Sm90a, Fp8Arm::Wgmma);
+        let halves = run(Arch::Sm90a, Fp8Arm::MmaSync);
+        let fused = run(Arch::Sm121a, Fp8Arm::MmaSync);
+        assert!(biteq("halves", &halves, &wgmma).is_err());
+        assert!(biteq("fused", &fused, &wgmma).is_err());
+        assert!(biteq("fused", &fused, &halves).is_err());
+    }
+}
+
 mod errors {
     use super::*;
 
     #[test]
     fn shapes_and_arms() {
-        let x = vec![bf16::ONE; 32];
+        let x = [bf16::ONE; 32];
         let rows = |m, k| Rows::new("x", &x[..m * k], m, k).unwrap();
         let mut acc = vec![3.0f32; 4];
         let mut run = |a, b, m, n| {
@@ -262,7 +304,7 @@ mod errors {
         assert!(matches!(run(rows(2, 16), rows(2, 8), 2, 2), Err(Error::Shape { arg: "b", .. })));
         assert!(matches!(run(rows(2, 16), rows(1, 16), 2, 2), Err(Error::Shape { arg: "acc", .. })));
         assert_eq!(acc, [3.0; 4]);
-        let e = vec![E4m3::from_bits(0); 4];
+        let e = [E4m3::from_bits(0); 4];
         let e = Rows::new("e", &e, 2, 2).unwrap();
         for (arch, arm) in [(Arch::Sm121a, Fp8Arm::Wgmma), (Arch::Sm80, Fp8Arm::MmaSync)] {
             let mut out = RowsMut::new("acc", &mut acc, 2, 2).unwrap();

@@ -3,4 +3,5 @@
 mod fold;
 mod operands;
 mod rows;
+mod units;
 mod vectors;

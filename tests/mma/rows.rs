@@ -72,6 +72,8 @@ fn unit(instruction: &str, accumulator: &str) -> Unit {
         "adaq32" => (Arch::Sm89, Instruction::MmaFp8K32),
         "hop8" => (Arch::Sm90a, Instruction::MmaK8),
         "hop16" => (Arch::Sm90a, Instruction::MmaK16),
+        "hopq16" => (Arch::Sm90a, Instruction::MmaFp8K16),
+        "hopq32" => (Arch::Sm90a, Instruction::MmaFp8K32),
         "hopt4" => (Arch::Sm90a, Instruction::MmaTf32K4),
         "hopt8" => (Arch::Sm90a, Instruction::MmaTf32K8),
         "wg16" => (Arch::Sm90a, Instruction::WgmmaK16),

@@ -12,7 +12,7 @@ mod vs_mmasim {
     fn sample() {
         let rows = model_rows(&text(&root().join("tests/data/mma_sample.txt")));
         let tags: BTreeSet<&str> = rows.iter().map(|row| row.tag.as_str()).collect();
-        assert!(tags.len() >= 120, "{} tags", tags.len());
+        assert!(tags.len() >= 136, "{} tags", tags.len());
         mismatches(&rows, |row| row.unit).unwrap();
     }
 
@@ -59,6 +59,8 @@ mod controls {
             ("rtx16:bf16", Arch::Sm89),
             ("adaq32:e4m3", Arch::Sm121a),
             ("adaq32:e4m3", Arch::Sm90a),
+            ("hopq32:e4m3", Arch::Sm89),
+            ("hopq32:e4m3", Arch::Sm121a),
             ("rtxq32:e4m3:e4m3", Arch::Sm90a),
             ("rtxq32:e4m3:e4m3", Arch::Sm89),
         ] {
@@ -66,7 +68,17 @@ mod controls {
             mismatches(&rows, |row| row.unit).unwrap();
             assert!(mismatches(&rows, |row| other(arch)(row.unit)).is_err(), "{prefix} passes as {arch}");
         }
-        for prefix in ["amp16:", "hop16:", "rtx16:", "wgq32:e4m3", "adaq32:", "rtxq32:", "rtxmx32:", "gst"] {
+        for prefix in [
+            "amp16:",
+            "hop16:",
+            "rtx16:",
+            "wgq32:e4m3",
+            "adaq32:",
+            "rtxq32:",
+            "rtxmx32:",
+            "gst16:ue4m3",
+            "gst16:ue8m0",
+        ] {
             let rows = of(prefix);
             for by in [-1, 1] {
                 let wrong = |unit: Unit| Unit { fraction: unit.fraction + by, ..unit };

@@ -13,10 +13,11 @@
 //! | `mma` m16n8k8 bf16/f16 | sm_90a, sm_121a | 8 | 25 | f32, toward zero | -133 | literature |
 //! | the same, f16 accumulator | sm_80, sm_89; sm_90a, sm_121a | as above | 24; 25 | f16, to nearest even | -20; -21 | literature |
 //! | `mma` tf32 | sm_80, sm_89; sm_90a, sm_121a | 4; 8 | 24; 25 | f32, toward zero | -132; -133 | literature |
-//! | `wgmma` k16 bf16/f16 | sm_90a | 16 | 25 | f32, toward zero | -133 | **measured** |
+//! | `wgmma` k16 bf16/f16 | sm_90a | 16 | 25 | f32, toward zero | -133 | **measured** (bf16) |
 //! | `wgmma` k32 e4m3/e5m2 | sm_90a | 32 | 13 | 13 fraction bits, toward zero | -133 | **measured** (e4m3) |
 //! | `mma` fp8 k16, k32 | sm_89 | 16 | 13 | 13 fraction bits, toward zero | -132 | literature |
 //! | `mma` fp8 k16, k32 | sm_90a | two f16 `mma` from zero | 25 | f32, then added to `c` to nearest even | -133 | literature |
+//! | `wgmma`, `mma` fp8, f16 accumulator | as above and below | as there | as there | f16, to nearest even | -21, sm_89 -20 | literature |
 //! | `mma` fp8, fp6, fp4 in bytes, k16, k32 | sm_121a | 16, 32 | 25 | f32, toward zero | -133 | literature |
 //! | `mma` mxf8f6f4, ue8m0 scales | sm_121a | 32 | 25 | f32, toward zero | -133 | literature |
 //! | `mma` mxf4nvf4, mxf4 | sm_121a | 4 groups of 16 | 35 | f32, toward zero | -139 | literature |

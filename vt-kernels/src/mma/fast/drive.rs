@@ -8,7 +8,7 @@ use crate::mma::{Operand, Path, Round, Unit};
 use crate::{Result, Rows, RowsMut};
 
 /// Values of `k` decoded at a time: a tile of them stays in the first cache.
-const BLOCK: usize = 256;
+const BLOCK: usize = 128;
 /// Rows of `a` that share a decoded tile.
 const ROWS: usize = 64;
 
