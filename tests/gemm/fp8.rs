@@ -11,7 +11,7 @@ use super::check::{self, ARCHS};
 use crate::support::biteq::{assert_biteq, biteq};
 use crate::support::strategies::Rng;
 
-const KS: [usize; 6] = [16, 32, 112, 128, 144, 528];
+const KS: [usize; 8] = [16, 32, 112, 128, 144, 528, 1856, 2688];
 
 struct Case<'a> {
     arch: Arch,
@@ -135,7 +135,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (5, 67, 272);
+        let (m, n, k) = (129, 67, 272);
         let mut rng = Rng::new(4);
         let (a, b) = (codes(&mut rng, m * k, 4.0), codes(&mut rng, n * k, 4.0));
         let (sa, sb, bias) = (scales(&mut rng, m), scales(&mut rng, n), rng.normals(n, 1.0));
