@@ -69,7 +69,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (5, 67, 600);
+        let (m, n, k) = (129, 67, 600);
         let mut rng = Rng::new(4);
         let (a, b, bias) = (rng.normals_bf16(m * k, 1.0), rng.normals_bf16(n * k, 1.0), rng.normals(n, 1.0));
         check::assert_invariant(m, n, |i, j| {

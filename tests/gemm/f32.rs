@@ -61,7 +61,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (4, 67, 300);
+        let (m, n, k) = (129, 67, 300);
         let mut rng = Rng::new(4);
         let (a, b, bias) = (rng.normals(m * k, 1.0), rng.normals(n * k, 1.0), rng.normals(n, 1.0));
         check::assert_invariant(m, n, |i, j| {

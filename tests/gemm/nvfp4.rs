@@ -11,7 +11,7 @@ use crate::support::biteq::{assert_biteq, biteq};
 use crate::support::strategies::Rng;
 
 const ARCH: Arch = Arch::Sm121a;
-const KS: [usize; 7] = [32, 64, 96, 128, 480, 512, 1056];
+const KS: [usize; 8] = [32, 64, 96, 128, 480, 1056, 1856, 2688];
 
 /// Random codes; scales of all exponents up to `limit`, which is at most 0x7e.
 pub(crate) fn random(rng: &mut Rng, rows: usize, cols: usize, limit: usize, global_scale: f32) -> Nvfp4 {
@@ -97,7 +97,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (5, 67, 352);
+        let (m, n, k) = (129, 67, 352);
         let mut rng = Rng::new(4);
         let (a, b) = (random(&mut rng, m, k, 0x50, 0.1), random(&mut rng, n, k, 0x50, 0.7));
         let bias = rng.normals(n, 100.0);

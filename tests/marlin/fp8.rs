@@ -10,7 +10,7 @@ use crate::gemm::check::{self, ARCHS};
 use crate::support::biteq::{assert_biteq, biteq};
 use crate::support::strategies::Rng;
 
-const KS: [usize; 6] = [16, 48, 496, 512, 528, 1040];
+const KS: [usize; 8] = [16, 48, 496, 512, 528, 1040, 1856, 2688];
 
 fn gemm<O: Element>(
     arch: Arch,
@@ -93,7 +93,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (5, 67, 592);
+        let (m, n, k) = (129, 67, 592);
         let mut rng = Rng::new(4);
         let (a, b) = (rng.normals_bf16(m * k, 1.0), codes(&mut rng, n * k));
         let (scales, bias) = (scales(&mut rng, n), rng.normals(n, 9.0));

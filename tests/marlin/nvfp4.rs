@@ -10,7 +10,7 @@ use crate::gemm::nvfp4::random;
 use crate::support::biteq::{assert_biteq, biteq};
 use crate::support::strategies::Rng;
 
-const KS: [usize; 6] = [16, 48, 496, 512, 528, 1040];
+const KS: [usize; 8] = [16, 48, 496, 512, 528, 1040, 1856, 2688];
 
 fn gemm<O: Element>(arch: Arch, a: &[bf16], b: Nvfp4Ref, bias: Option<&[f32]>) -> Vec<O> {
     let (m, n, k) = (a.len() / b.cols(), b.rows(), b.cols());
@@ -77,7 +77,7 @@ mod vs_reference {
 
     #[test]
     fn depends_on_no_other_row_or_tile() {
-        let (m, n, k) = (5, 67, 592);
+        let (m, n, k) = (129, 67, 592);
         let mut rng = Rng::new(4);
         let (a, b) = (rng.normals_bf16(m * k, 1.0), random(&mut rng, n, k, 0x50, 0.7));
         let bias = rng.normals(n, 100.0);

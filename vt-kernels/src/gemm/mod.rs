@@ -2,8 +2,8 @@
 //!
 //! | kernel | `a` | `b` | sum |
 //! |---|---|---|---|
-//! | [`bf16`] | bf16 | bf16 | MMA over slices of [`K_SLICE`], slice sums in f32 |
-//! | [`f32`] | f32, bf16, f16 | f32 | fused multiply-adds in the lanes of a warp; the router |
+//! | [`bf16`](mod@bf16) | bf16 | bf16 | MMA over slices of [`K_SLICE`], slice sums in f32 |
+//! | [`f32`](mod@f32) | f32, bf16, f16 | f32 | fused multiply-adds in the lanes of a warp; the router |
 //! | [`fp8`] | e4m3 | e4m3 | MMA; on sm_90a promoted to f32 every [`PROMOTE`] of K |
 //! | [`nvfp4`] | NVFP4 | NVFP4 | block-scaled MMA, one fold over all of K |
 //! | [`marlin::nvfp4`](crate::marlin::nvfp4), [`marlin::fp8`](crate::marlin::fp8) | bf16 | NVFP4, e4m3 | as `bf16` |

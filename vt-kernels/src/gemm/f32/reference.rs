@@ -2,7 +2,7 @@
 
 use crate::gemm::tile;
 use crate::reduce::{WARP, warp_sum};
-use crate::{Element, Result, Rows};
+use crate::{Element, Result, Rows, RowsMut};
 
 const VECTOR: usize = 4;
 const BLOCK: usize = VECTOR * WARP;
@@ -13,25 +13,42 @@ pub(super) fn run<T: Element>(
     bias: Option<&[f32]>,
     out: Vec<&mut [f32]>,
 ) -> Result<()> {
-    let arch = pulp::Arch::new();
     let mut lanes_a = vec![0.0; a.rows() * a.cols()];
     for (i, row) in lanes_a.chunks_mut(a.cols()).enumerate() {
-        arch.dispatch(|| by_lane(a.row(i), row));
+        dispatch(
+            #[inline(always)]
+            || by_lane(a.row(i), row),
+        );
     }
     tile::run(
         out,
         |columns, sum| {
             let mut lanes_b = vec![0.0; b.cols()];
             for (j, n) in columns.enumerate() {
-                arch.dispatch(|| by_lane(b.row(n), &mut lanes_b));
-                for (i, row) in lanes_a.chunks(a.cols()).enumerate() {
-                    sum.row_mut(i)[j] = arch.dispatch(|| dot(row, &lanes_b));
-                }
+                dispatch(
+                    #[inline(always)]
+                    || column(&lanes_a, b.row(n), &mut lanes_b, j, sum),
+                );
             }
             Ok(())
         },
         |_, n, sum| tile::add_bias(sum, bias, n),
     )
+}
+
+/// Runs `f` compiled for the host's instruction set. The bound makes a closure `FnOnce` itself: another one reaches
+/// pulp through a shim that is not inlined, and its `mul_add` becomes a call.
+fn dispatch(f: impl FnOnce()) {
+    pulp::Arch::new().dispatch(f)
+}
+
+/// Column `j` of `sum`: every row of `a` times one row of `b`, for which `lanes_b` has room.
+#[inline(always)]
+fn column(lanes_a: &[f32], b: &[f32], lanes_b: &mut [f32], j: usize, sum: &mut RowsMut<f32>) {
+    by_lane(b, lanes_b);
+    for (i, a) in lanes_a.chunks(b.len()).enumerate() {
+        sum.row_mut(i)[j] = dot(a, lanes_b);
+    }
 }
 
 /// Widens a row and moves, in each whole block of 128, element `v` of lane `l` to `v * 32 + l`; the tail stays in place.
@@ -56,8 +73,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (b_blocks, b_tail) = b.as_chunks::<BLOCK>();
     let mut lanes = [0.0f32; WARP];
     for (a, b) in a_blocks.iter().zip(b_blocks) {
-        for v in 0..VECTOR {
-            for l in 0..WARP {
+        for l in 0..WARP {
+            for v in 0..VECTOR {
                 lanes[l] = a[v * WARP + l].mul_add(b[v * WARP + l], lanes[l]);
             }
         }
