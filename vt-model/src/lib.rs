@@ -9,8 +9,10 @@ pub mod config;
 pub mod engine;
 pub mod error;
 pub mod model;
+pub mod quant;
 pub mod tensor;
 pub mod trace;
 pub mod weights;
 
+mod checkpoint;
 mod layer;

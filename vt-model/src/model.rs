@@ -109,7 +109,11 @@ impl<B: Backend> Model<B> {
                 }
                 (Mixer::Moe(w), _) => moe::forward(&mut step, w, &x)?,
                 (Mixer::Mlp(w), _) => moe::mlp(&mut step, w, &x)?,
-                _ => return Err(crate::error::Error::Request(format!("cache: made for another model, layer {i}"))),
+                _ => {
+                    return Err(crate::error::Error::Request(format!(
+                        "cache: made for another model, layer {i}"
+                    )));
+                }
             };
             let next = weights.layers.get(i + 1).map_or(&weights.norm, |layer| &layer.norm);
             x = backend.add_norm(next, &out, &mut residual, eps)?;

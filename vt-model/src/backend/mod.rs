@@ -204,4 +204,3 @@ pub struct Qkv<'a, B: Backend + ?Sized> {
     /// Scale of FP8 values.
     pub v_scale: f32,
 }
-

@@ -148,7 +148,14 @@ impl<B: Backend> Engine<B> {
         self.next += 1;
         if request.max_tokens > 0 {
             let tokens = request.prompt.clone();
-            self.waiting.push_back(Sequence { id, request, tokens, computed: 0, blocks: Vec::new(), slot: 0 });
+            self.waiting.push_back(Sequence {
+                id,
+                request,
+                tokens,
+                computed: 0,
+                blocks: Vec::new(),
+                slot: 0,
+            });
         }
         Ok(id)
     }

@@ -27,25 +27,23 @@ pub(crate) fn forward<B: Backend>(
     let zxbcdt = step.traced("in_proj", zxbcdt);
     let xbc = d_inner..d_inner + conv_dim;
     let mut conv = backend.zeros(batch.total_tokens(), conv_dim);
-    let mut call = MambaCall { config, weights, zxbcdt: &zxbcdt, batch, cache, out: &mut conv };
+    let mut call = MambaCall { config, weights, zxbcdt: &zxbcdt, batch, cache: &mut *cache, out: &mut conv };
     if decodes {
         backend.conv_update(&mut call, xbc.clone())?;
     }
     if prefills {
         backend.conv_forward(&mut call, xbc)?;
     }
-    let cache = call.cache;
     step.matrix("conv", &conv);
 
     let mut y = backend.zeros(batch.total_tokens(), d_inner);
-    let mut call = MambaCall { config, weights, zxbcdt: &zxbcdt, batch, cache, out: &mut y };
+    let mut call = MambaCall { config, weights, zxbcdt: &zxbcdt, batch, cache: &mut *cache, out: &mut y };
     if decodes {
         backend.state_update(&mut call, &conv)?;
     }
     if prefills {
         backend.chunk_scan(&mut call, &conv)?;
     }
-    let cache = call.cache;
     step.matrix("scan", &y);
     if step.trace.enabled() {
         let (conv_state, ssm_state) = backend.read_states(cache, &batch.slots);

@@ -80,8 +80,7 @@ fn rows_mut(matrix: &mut Matrix<bf16>, rows: Range<usize>) -> Result<RowsMut<'_,
 
 pub(super) fn conv_update(arch: Arch, call: &mut MambaCall<'_, Cpu>, xbc: Range<usize>) -> Result<()> {
     let config = call.config;
-    let shape =
-        conv1d::update::Shape { channels: config.conv_dim(), width: config.conv_kernel, silu: true };
+    let shape = conv1d::update::Shape { channels: config.conv_dim(), width: config.conv_kernel, silu: true };
     let rows = decodes(call);
     let weight = bf16_param("conv1d.weight", &call.weights.conv_weight)?;
     let bias = call.weights.conv_bias.as_ref().map(|b| bf16_param("conv1d.bias", b)).transpose()?;
@@ -99,8 +98,7 @@ pub(super) fn conv_update(arch: Arch, call: &mut MambaCall<'_, Cpu>, xbc: Range<
 
 pub(super) fn conv_forward(arch: Arch, call: &mut MambaCall<'_, Cpu>, xbc: Range<usize>) -> Result<()> {
     let config = call.config;
-    let shape =
-        conv1d::forward::Shape { channels: config.conv_dim(), width: config.conv_kernel, silu: true };
+    let shape = conv1d::forward::Shape { channels: config.conv_dim(), width: config.conv_kernel, silu: true };
     let rows = prefills(call);
     let weight = bf16_param("conv1d.weight", &call.weights.conv_weight)?;
     let bias = call.weights.conv_bias.as_ref().map(|b| bf16_param("conv1d.bias", b)).transpose()?;
