@@ -30,10 +30,10 @@ impl Golden {
         &self.ids[..n]
     }
 
-    /// Ids up to the line end, which is included.
-    pub fn answer(&self) -> &[u32] {
-        let n = self.ids.iter().position(|&id| id == LINE_END).map_or(self.ids.len(), |at| at + 1);
-        &self.ids[..n]
+    /// Ids up to the line end, which is included, or to the first whose margin is under `limit`.
+    pub fn answer(&self, limit: f32) -> &[u32] {
+        let end = self.ids.iter().position(|&id| id == LINE_END).map_or(self.ids.len(), |at| at + 1);
+        &self.ids[..end.min(self.until(limit).len())]
     }
 }
 
