@@ -60,6 +60,7 @@ fn a_trace_names_the_first_operation() {
         (StaleToken, Option::None, "embedding"),
         (WrongNormGroup, Some(0), "gated_norm"),
         (ScaleTwice, Some(1), "moe_out"),
+        (BiasedRoutingWeight, Some(1), "expert_ids"),
     ] {
         let got = entries(fault);
         let first = got.iter().zip(&want).find(|(got, want)| got != want).unwrap().0;

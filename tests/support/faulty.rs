@@ -18,7 +18,7 @@ use vt_model::weights::{Linear, Param, Weights};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// The scan forgets the state of earlier tokens.
+    /// Scan and step forget the state of earlier tokens.
     DroppedCarry,
     /// Embeds the token before the one that is asked for.
     StaleToken,
@@ -26,7 +26,7 @@ pub enum Fault {
     WrongNormGroup,
     /// Applies the routed scaling factor twice.
     ScaleTwice,
-    /// Weighs experts by the score that selects them.
+    /// Weighs experts by the biased score that selects them.
     BiasedRoutingWeight,
 }
 
@@ -143,6 +143,11 @@ impl Backend for Faulty {
     }
 
     fn state_update(&self, call: &mut MambaCall<'_, Self>, conv: &Matrix<bf16>) -> Result<()> {
+        if self.fault == Fault::DroppedCarry {
+            for &slot in &call.batch.slots[..call.batch.n_decode] {
+                self.cpu.clear_slot(call.cache, slot as usize)?;
+            }
+        }
         self.cpu.state_update(&mut host(call), conv)
     }
 
@@ -184,17 +189,18 @@ impl Backend for Faulty {
         if self.fault != Fault::BiasedRoutingWeight {
             return self.cpu.route(config, logits, bias);
         }
-        // sigmoid(x) + b as the score: a logit that gives it, so that selection and weight see the bias.
+        // sigmoid(x) + 50 b as the score (the biases are 0.02 at most): a logit that gives it, so that selection and
+        // weight see the bias.
         let mut biased = logits.clone();
         let bias = bias.map(Param::to_f32).unwrap_or_default();
         let cols = biased.cols();
         for row in biased.data_mut().chunks_exact_mut(cols) {
             for (logit, bias) in row.iter_mut().zip(&bias) {
-                let score = (1.0 / (1.0 + (-*logit).exp()) + 10.0 * bias).clamp(1e-6, 1.0 - 1e-6);
+                let score = (1.0 / (1.0 + (-*logit).exp()) + 50.0 * bias).clamp(1e-6, 1.0 - 1e-6);
                 *logit = (score / (1.0 - score)).ln();
             }
         }
-        self.cpu.route(config, &biased, None)
+        self.cpu.route(&Config { norm_topk_prob: false, ..config.clone() }, &biased, None)
     }
 
     fn read_routing(&self, routing: &Routing) -> (Vec<u32>, Vec<f32>) {
