@@ -9,7 +9,13 @@ use crate::support::biteq::{Bits, assert_biteq, biteq};
 use crate::support::strategies::{any_bf16, any_f32};
 
 /// A table and an output whose padding is `poison`; the rows that were asked for, then the output's buffer.
-fn gather<T: Element>(table: &[T], (vocab, cols): (usize, usize), pads: (usize, usize), ids: &[u32], poison: T) -> (Vec<T>, Vec<T>) {
+fn gather<T: Element>(
+    table: &[T],
+    (vocab, cols): (usize, usize),
+    pads: (usize, usize),
+    ids: &[u32],
+    poison: T,
+) -> (Vec<T>, Vec<T>) {
     let mut padded = vec![poison; vocab * (cols + pads.0)];
     for (row, values) in padded.chunks_mut((cols + pads.0).max(1)).zip(table.chunks(cols.max(1))) {
         row[..cols].copy_from_slice(values);
@@ -26,8 +32,15 @@ fn gather<T: Element>(table: &[T], (vocab, cols): (usize, usize), pads: (usize, 
 mod vs_definition {
     use super::*;
 
-    fn check<T: Element + Bits>(table: &[T], size: (usize, usize), pads: (usize, usize), ids: &[u32], poison: T) -> Result<(), String> {
-        let want: Vec<T> = ids.iter().flat_map(|&id| table[id as usize * size.1..][..size.1].to_vec()).collect();
+    fn check<T: Element + Bits>(
+        table: &[T],
+        size: (usize, usize),
+        pads: (usize, usize),
+        ids: &[u32],
+        poison: T,
+    ) -> Result<(), String> {
+        let want: Vec<T> =
+            ids.iter().flat_map(|&id| table[id as usize * size.1..][..size.1].to_vec()).collect();
         let (got, buffer) = gather(table, size, pads, ids, poison);
         biteq("out", &got, &want)?;
         let untouched = (0..buffer.len()).filter(|at| at % (size.1 + pads.1) >= size.1);
