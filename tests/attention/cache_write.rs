@@ -146,7 +146,7 @@ mod errors {
     #[test]
     fn shapes_and_architectures() {
         let plan = Plan::new(Arch::Sm121a, SHAPE).unwrap();
-        let k = vec![bf16::ONE; 2 * COLS];
+        let k = [bf16::ONE; 2 * COLS];
         let rows = |n: usize, cols: usize| Rows::new("k", &k[..n * cols], n, cols).unwrap();
         let (mut a, mut b) = (vec![bf16::ZERO; 4 * COLS], vec![bf16::ZERO; 4 * COLS]);
         let mut try_with = |k: Rows<'_, bf16>, v, slots: &[i64], caches: (usize, usize)| {
