@@ -34,7 +34,7 @@ fn definition<KV: KvElement>(
     len: usize,
     position: usize,
     h: usize,
-) -> Vec<bf16> {
+) -> Vec<f32> {
     let unit = Unit::new(setup.arch, Instruction::MmaK16, Accumulator::F32).unwrap();
     let hd = setup.shape.head_dim;
     let g = h / (setup.shape.n_heads / setup.shape.n_kv_heads);
@@ -87,7 +87,7 @@ fn check<KV: KvElement>(
 ) -> Result<(), String> {
     let positions = len - queries..len;
     let heads = positions.clone().flat_map(|p| (0..setup.shape.n_heads).map(move |h| (p, h)));
-    let want: Vec<bf16> = heads.flat_map(|(p, h)| definition(setup, tokens, len, p, h)).collect();
+    let want: Vec<f32> = heads.flat_map(|(p, h)| definition(setup, tokens, len, p, h)).collect();
     biteq(&format!("{setup:?} len {len}"), &setup.alone(tokens, positions), &want)
 }
 

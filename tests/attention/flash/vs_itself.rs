@@ -1,7 +1,7 @@
 //! A row's bits depend on its position and its keys alone: not on pages, chunks, batch or threads. What it does not
 //! see does not reach it.
 
-use half::bf16;
+use half::{bf16, f16};
 use vt_kernels::Arch;
 use vt_kernels::attention::KvElement;
 use vt_kernels::format::E4m3;
@@ -10,7 +10,7 @@ use super::{Part, Setup, Tokens, setup};
 use crate::support::biteq::assert_biteq;
 use crate::support::strategies::Rng;
 
-const NAN: bf16 = bf16::from_bits(0x7fff);
+const NAN: f32 = f32::from_bits(0x7fff_ffff);
 
 fn windowed(window: usize) -> Setup {
     let mut setup = setup(4, 2, 8);
@@ -77,6 +77,17 @@ fn alone_is_in_a_batch_of_prefills_and_decodes() {
 }
 
 #[test]
+fn other_outputs_are_the_same_rounded() {
+    let setup = setup(2, 1, 16);
+    let tokens = Tokens::<bf16>::random(&setup, 600, 7);
+    let part = [tokens.part(570..600)];
+    let (f32s, bf16s, f16s) =
+        (&setup.attend(&part, 1)[0], setup.attend_in(&part, 1), setup.attend_in(&part, 1));
+    assert_biteq("bf16", &bf16s[0], &f32s.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>());
+    assert_biteq("f16", &f16s[0], &f32s.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());
+}
+
+#[test]
 fn nothing_at_all() {
     let setup = setup(2, 1, 8);
     assert!(setup.attend::<bf16>(&[], 0).is_empty());
@@ -122,6 +133,10 @@ fn nan_reaches_the_rows_that_see_it() {
     }
 }
 
+fn widened(x: &[bf16]) -> Vec<f32> {
+    x.iter().map(|x| x.to_f32()).collect()
+}
+
 #[test]
 fn infinities() {
     let setup = setup(1, 1, 8);
@@ -131,12 +146,12 @@ fn infinities() {
     // Every score -inf: weights of 0.
     let mut nothing = tokens.clone();
     nothing.k.fill(bf16::NEG_INFINITY);
-    assert_biteq("all -inf", &setup.alone(&nothing, 0..len), &vec![bf16::ZERO; len * 8]);
+    assert_biteq("all -inf", &setup.alone(&nothing, 0..len), &vec![0.0; len * 8]);
     // The first block's scores -inf, as if it were not there for those that see more.
     let mut late = tokens.clone();
     late.k[..64 * 8].fill(bf16::NEG_INFINITY);
     let got = setup.alone(&late, 64..65);
-    assert_biteq("one finite score", &got, &late.v[64 * 8..65 * 8]);
+    assert_biteq("one finite score", &got, &widened(&late.v[64 * 8..65 * 8]));
     // A score of +inf.
     let mut above = tokens.clone();
     above.k[10 * 8..11 * 8].fill(bf16::INFINITY);
@@ -147,8 +162,22 @@ fn infinities() {
     let mut value = tokens.clone();
     value.v[10 * 8 + 1] = bf16::NEG_INFINITY;
     let (got, mut want) = (setup.alone(&value, 0..len), setup.alone(&tokens, 0..len));
-    (10..len).for_each(|p| want[p * 8 + 1] = bf16::NEG_INFINITY);
+    (10..len).for_each(|p| want[p * 8 + 1] = f32::NEG_INFINITY);
     assert_biteq("infinite value", &got, &want);
+}
+
+#[test]
+fn a_sum_that_vanishes_is_plus_zero() {
+    let setup = setup(1, 1, 8);
+    let mut tokens = Tokens::<bf16>::random(&setup, 1100, 14);
+    tokens.q.fill(bf16::from_f32(8.0));
+    tokens.k.fill(bf16::ZERO);
+    tokens.v.fill(-bf16::from_bits(1));
+    // Base-2 logits of 0 in the first split, of 98 in the second: the first one's sum underflows to -0.
+    tokens.k[512 * 8..].fill(bf16::from_f32(3.0));
+    tokens.v[512 * 8..].fill(bf16::ZERO);
+    // Position 512 shares a tile with those after it, and a block with keys that it does not see.
+    assert_biteq("out", &setup.alone(&tokens, 512..530), &[0.0; 18 * 8]);
 }
 
 #[test]
@@ -163,8 +192,8 @@ fn extreme_logits_choose_one_value() {
         }
         let chosen = rng.below(len);
         tokens.k[chosen * 8..chosen * 8 + 8].fill(bf16::from_f32(1e18));
-        let value = &tokens.v[chosen * 8..chosen * 8 + 8];
-        assert_biteq("chosen", &setup.alone(&tokens, len - 1..len), &[value, value].concat());
+        let value = widened(&tokens.v[chosen * 8..chosen * 8 + 8]);
+        assert_biteq("chosen", &setup.alone(&tokens, len - 1..len), &[value.clone(), value].concat());
     }
 }
 
@@ -178,6 +207,6 @@ fn equal_keys_average_powers_of_two_exactly() {
             *v = bf16::from_f32((at / 8 % 2) as f32);
         }
         let want = if len == 1 { 0.0 } else { 0.5 };
-        assert_biteq("mean", &setup.alone(&tokens, len - 1..len), &[bf16::from_f32(want); 16]);
+        assert_biteq("mean", &setup.alone(&tokens, len - 1..len), &[want; 16]);
     }
 }

@@ -34,7 +34,7 @@
 //!     O = fma(O, a, o * b)
 //!     M = M_new
 //! inverse = v_scale / (L == 0 ? 1 : L)
-//! out = bf16(fma(O, inverse, +0))
+//! out = round(fma(O, inverse, +0))                                // to the type of out
 //! ```
 //!
 //! A key that the row does not see is absent: `p` is +0 and its value counts as +0. A block or split of which the
@@ -45,7 +45,8 @@
 //! # Shapes and layouts
 //! | argument | shape | type |
 //! |---|---|---|
-//! | `q`, `out` | `[total_q, n_heads * head_dim]`, strided | bf16 |
+//! | `q` | `[total_q, n_heads * head_dim]`, strided | bf16 |
+//! | `out` | `[total_q, n_heads * head_dim]`, strided | bf16, f16 or f32 |
 //! | `k_cache`, `v_cache` | `[n_blocks * block_size, n_kv_heads * head_dim]`, strided | bf16 or e4m3 |
 //! | `block_table` | `[n_seqs, max_blocks]`, strided: page of the positions `block_size * column ..` | u32 |
 //! | `cu_seqlens` | `[n_seqs + 1]`, of the queries, ascending from 0 | u32 |
@@ -56,10 +57,10 @@
 //!
 //! # Rounding
 //! e4m3 codes are exact in bf16; their scales enter through `scale` and `inverse`. `p` is rounded to bf16 for
-//! the product with `v`, not for the sum. One rounding to bf16 at the end.
+//! the product with `v`, not for the sum. One rounding to `out` at the end.
 //!
 //! # Special values
-//! A NaN among the keys or values that a row sees makes its output 0x7fff (a key: every element; a value: that
+//! A NaN among the keys or values that a row sees makes its output NaN (a key: every element; a value: that
 //! element), and so does a score of +∞; rows that do not see it keep their bits. An infinite value gives ±∞, or
 //! NaN where its weight is 0. Where every score is −∞ the weights are 0 and so is the output.
 //!
@@ -107,7 +108,7 @@ use half::bf16;
 
 use super::{KvElement, check_heads, check_scale};
 use crate::math::table::LOG2_E;
-use crate::{Arch, Error, Result, Rows, RowsMut, Unsupported, checks};
+use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported, checks};
 
 /// Keys between two rescalings of the running sums.
 pub const KV_BLOCK: usize = 64;
@@ -202,16 +203,16 @@ impl Plan {
     /// Shapes that do not fit; `cu_seqlens` that descends or does not cover `q`; a sequence with more queries
     /// than keys; a page that the cache does not have where a query needs one; a scale that is not finite, a
     /// cache's scale that is not positive, or not 1 for bf16. Nothing is written then.
-    pub fn reference<KV: KvElement>(
+    pub fn reference<KV: KvElement, O: Element>(
         &self,
         inputs: &Inputs<'_, KV>,
-        out: &mut RowsMut<'_, bf16>,
+        out: &mut RowsMut<'_, O>,
     ) -> Result<()> {
         self.check(inputs, out)?;
         reference::run(self.arch, &self.shape, inputs, out)
     }
 
-    fn check<KV: KvElement>(&self, inputs: &Inputs<'_, KV>, out: &RowsMut<'_, bf16>) -> Result<()> {
+    fn check<KV: KvElement, O>(&self, inputs: &Inputs<'_, KV>, out: &RowsMut<'_, O>) -> Result<()> {
         let Shape { n_heads, n_kv_heads, head_dim, block_size, .. } = self.shape;
         let Inputs { q, k_cache, v_cache, block_table, .. } = inputs;
         q.expect("q", q.rows(), n_heads * head_dim, "[total_q, n_heads * head_dim]")?;

@@ -8,13 +8,13 @@ use rayon::prelude::*;
 use super::softmax::Running;
 use super::{Inputs, KV_BLOCK, KV_SPLIT, KvElement, Shape, scale};
 use crate::mma::fold;
-use crate::{Arch, Result, Rows, RowsMut};
+use crate::{Arch, Element, Result, Rows, RowsMut};
 
 /// Rows of a tile, when a group has no more heads. Bits do not depend on it.
 const TILE: usize = 64;
 
 /// Neighbouring queries of one sequence, and the heads that share a key-value head.
-struct Tile<'a, 'out, KV> {
+struct Tile<'a, 'out, KV, O> {
     arch: Arch,
     shape: &'a Shape,
     inputs: &'a Inputs<'a, KV>,
@@ -23,14 +23,14 @@ struct Tile<'a, 'out, KV> {
     /// Rows of `q`.
     queries: Range<usize>,
     /// Of each query, the columns of the group's heads.
-    out: Vec<&'out mut [bf16]>,
+    out: Vec<&'out mut [O]>,
 }
 
-pub(super) fn run<KV: KvElement>(
+pub(super) fn run<KV: KvElement, O: Element>(
     arch: Arch,
     shape: &Shape,
     inputs: &Inputs<'_, KV>,
-    out: &mut RowsMut<'_, bf16>,
+    out: &mut RowsMut<'_, O>,
 ) -> Result<()> {
     let group = shape.n_heads / shape.n_kv_heads;
     let mut rows = out.rows_mut().into_iter();
@@ -52,7 +52,7 @@ pub(super) fn run<KV: KvElement>(
     tiles.into_par_iter().try_for_each(Tile::run)
 }
 
-impl<KV: KvElement> Tile<'_, '_, KV> {
+impl<KV: KvElement, O: Element> Tile<'_, '_, KV, O> {
     fn run(mut self) -> Result<()> {
         let Shape { n_heads, n_kv_heads, head_dim, .. } = *self.shape;
         let group = n_heads / n_kv_heads;

@@ -38,7 +38,7 @@ impl Running {
     }
 
     /// `o / l * v_scale` of row `row`, rounded to `out`.
-    pub(super) fn finish(&self, row: usize, v_scale: f32, out: &mut [bf16]) {
+    pub(super) fn finish<O: Element>(&self, row: usize, v_scale: f32, out: &mut [O]) {
         let l = self.l[row];
         let inverse = v_scale / if l == 0.0 { 1.0 } else { l };
         let o = &self.o[row * out.len()..][..out.len()];
@@ -148,13 +148,13 @@ impl pulp::NullaryFnOnce for Combine<'_> {
 }
 
 /// Arguments of the last loop of [`Running::finish`].
-struct Finish<'a> {
+struct Finish<'a, O> {
     o: &'a [f32],
     inverse: f32,
-    out: &'a mut [bf16],
+    out: &'a mut [O],
 }
 
-impl pulp::NullaryFnOnce for Finish<'_> {
+impl<O: Element> pulp::NullaryFnOnce for Finish<'_, O> {
     type Output = ();
 
     #[inline(always)]
