@@ -95,7 +95,7 @@ fn shapes() -> impl Strategy<Value = (Setup, usize, usize)> {
     let heads = prop::sample::select(vec![(1, 1), (2, 1), (3, 1), (2, 2), (6, 2)]);
     let window = prop::option::of(prop::sample::select(vec![1usize, 5, 64, 100, 600]));
     let block_size = prop::sample::select(vec![1usize, 3, 16, 256]);
-    let len = prop_oneof![1usize..130, 505usize..520, 570usize..660];
+    let len = prop_oneof![4 => 1usize..130, 2 => 505usize..520, 2 => 570usize..660, 1 => 1020usize..1030];
     let arch = prop::sample::select(vec![Arch::Sm90a, Arch::Sm121a]);
     (heads, 1usize..5, window, block_size, len, 1usize..4, arch).prop_map(
         |((n_heads, n_kv_heads), eighths, window, block_size, len, queries, arch)| {
