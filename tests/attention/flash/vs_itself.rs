@@ -92,7 +92,7 @@ fn nothing_at_all() {
     let setup = setup(2, 1, 8);
     assert!(setup.attend::<bf16>(&[], 0).is_empty());
     let tokens = Tokens::<bf16>::random(&setup, 4, 1);
-    assert_eq!(setup.attend(&[tokens.part(0..0), tokens.part(3..3)], 0), [vec![], vec![]]);
+    assert_eq!(setup.attend(&[tokens.part(0..0), tokens.part(3..3)], 0), [Vec::<f32>::new(), vec![]]);
 }
 
 #[test]
