@@ -1,4 +1,10 @@
 //! Benches of `vt_kernels::attention`.
 
+mod cache_write;
+mod flash;
+
 /// Registers every bench of the family.
-pub fn benches(_c: &mut criterion::Criterion) {}
+pub fn benches(c: &mut criterion::Criterion) {
+    cache_write::benches(c);
+    flash::benches(c);
+}

@@ -1,4 +1,8 @@
 //! Benches of `vt_kernels::embedding`.
 
+mod gather;
+
 /// Registers every bench of the family.
-pub fn benches(_c: &mut criterion::Criterion) {}
+pub fn benches(c: &mut criterion::Criterion) {
+    gather::benches(c);
+}

@@ -1,1 +1,4 @@
 //! Tests of `vt_kernels::attention`.
+
+mod cache_write;
+mod flash;

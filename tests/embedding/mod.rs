@@ -1,1 +1,3 @@
 //! Tests of `vt_kernels::embedding`.
+
+mod gather;

@@ -1,106 +1,168 @@
-//! The definition: which rows see which keys.
+//! The definition, a tile of queries at a time: the heads of a group share their keys and values.
 
 use std::ops::Range;
 
 use half::bf16;
 use rayon::prelude::*;
 
-use super::rows::{Block, QueryRows};
-use super::{Inputs, KV_BLOCK, KV_SPLIT, Shape};
-use crate::attention::KvElement;
-use crate::math::table::LOG2_E;
-use crate::{Arch, Element, Result, RowsMut};
+use super::softmax::Running;
+use super::{Inputs, KV_BLOCK, KV_SPLIT, KvElement, Shape, scale};
+use crate::mma::fold;
+use crate::{Arch, Element, Result, Rows, RowsMut};
 
-/// Queries that share the gathered keys; no bit depends on it.
-const TILE: usize = 32;
+/// Rows of a tile, when a group has no more heads. Bits do not depend on it.
+const TILE: usize = 64;
 
-/// Some queries of a sequence, all heads of one key head.
-struct Task {
+/// Neighbouring queries of one sequence, and the heads that share a key-value head.
+struct Tile<'a, 'out, KV, O> {
+    arch: Arch,
+    shape: &'a Shape,
+    inputs: &'a Inputs<'a, KV>,
     seq: usize,
     kv_head: usize,
     /// Rows of `q`.
     queries: Range<usize>,
-    /// Position of the first of them.
-    position: usize,
+    /// Of each query, the columns of the group's heads.
+    out: Vec<&'out mut [O]>,
 }
 
-pub(super) fn run<KV: KvElement>(
+pub(super) fn run<KV: KvElement, O: Element>(
     arch: Arch,
     shape: &Shape,
     inputs: &Inputs<'_, KV>,
-    out: &mut RowsMut<'_, bf16>,
+    out: &mut RowsMut<'_, O>,
 ) -> Result<()> {
-    let mut tasks = Vec::new();
-    for (seq, ends) in inputs.cu_seqlens.windows(2).enumerate() {
-        let (first, end) = (ends[0] as usize, ends[1] as usize);
-        let before = inputs.seq_lens[seq] as usize - (end - first);
-        for start in (first..end).step_by(TILE) {
-            let (queries, position) = (start..end.min(start + TILE), before + start - first);
-            let heads = 0..shape.n_kv_heads;
-            tasks.extend(heads.map(|kv_head| Task { seq, kv_head, queries: queries.clone(), position }));
+    let group = shape.n_heads / shape.n_kv_heads;
+    let mut rows = out.rows_mut().into_iter();
+    let mut tiles = Vec::new();
+    for seq in 0..inputs.seq_lens.len() {
+        let all = inputs.queries(seq);
+        for first in all.clone().step_by((TILE / group).max(1)) {
+            let queries = first..all.end.min(first + (TILE / group).max(1));
+            let mut heads: Vec<_> = (0..shape.n_kv_heads).map(|_| Vec::new()).collect();
+            for row in rows.by_ref().take(queries.len()) {
+                let columns = row.chunks_exact_mut(group * shape.head_dim);
+                heads.iter_mut().zip(columns).for_each(|(head, columns)| head.push(columns));
+            }
+            for (kv_head, out) in heads.into_iter().enumerate() {
+                tiles.push(Tile { arch, shape, inputs, seq, kv_head, queries: queries.clone(), out });
+            }
         }
     }
-    let done: Result<Vec<Vec<bf16>>> =
-        tasks.par_iter().map(|task| attend(arch, shape, inputs, task)).collect();
-    let width = shape.n_heads / shape.n_kv_heads * shape.head_dim;
-    for (task, rows) in tasks.iter().zip(done?) {
-        for (query, row) in task.queries.clone().zip(rows.chunks_exact(width)) {
-            out.row_mut(query)[task.kv_head * width..][..width].copy_from_slice(row);
+    tiles.into_par_iter().try_for_each(Tile::run)
+}
+
+impl<KV: KvElement, O: Element> Tile<'_, '_, KV, O> {
+    fn run(mut self) -> Result<()> {
+        let Shape { n_heads, n_kv_heads, head_dim, .. } = *self.shape;
+        let group = n_heads / n_kv_heads;
+        let columns = self.kv_head * group * head_dim..(self.kv_head + 1) * group * head_dim;
+        let q: Vec<bf16> =
+            self.queries.clone().flat_map(|i| &self.inputs.q.row(i)[columns.clone()]).copied().collect();
+        // A row is a head of a query, as the columns of `q` have them.
+        let visible: Vec<_> = self.queries.clone().flat_map(|i| vec![self.visible(i); group]).collect();
+        let q = Rows::new("q", &q, visible.len(), head_dim)?;
+
+        let keys = self.keys();
+        let splits = keys.start / KV_SPLIT..keys.end.div_ceil(KV_SPLIT);
+        let sums: Vec<Running> =
+            splits.into_par_iter().map(|split| self.split(q, &visible, split)).collect::<Result<_>>()?;
+        let mut sums = sums.into_iter();
+        let Some(mut total) = sums.next() else { return Ok(()) };
+        sums.for_each(|split| total.combine(&split));
+        let heads = self.out.iter_mut().flat_map(|out| out.chunks_exact_mut(head_dim));
+        for (row, out) in heads.enumerate() {
+            total.finish(row, self.inputs.v_scale, out);
         }
+        Ok(())
+    }
+
+    /// Keys that query `i`, a row of `q`, sees.
+    fn visible(&self, i: usize) -> Range<usize> {
+        let later = self.inputs.queries(self.seq).end - i;
+        self.shape.visible(self.inputs.seq_lens[self.seq] as usize - later)
+    }
+
+    /// Keys that any query of the tile sees.
+    fn keys(&self) -> Range<usize> {
+        self.visible(self.queries.start).start..self.visible(self.queries.end - 1).end
+    }
+
+    /// The sums of one split.
+    fn split(&self, q: Rows<'_, bf16>, visible: &[Range<usize>], split: usize) -> Result<Running> {
+        let (rows, head_dim) = (q.rows(), self.shape.head_dim);
+        let scale = scale(self.inputs);
+        let mut running = Running::new(rows, head_dim);
+        let mut scores = vec![0.0; rows * KV_BLOCK];
+        let mut p = vec![bf16::ZERO; rows * KV_BLOCK];
+        let (mut k, mut v) = (Vec::new(), Vec::new());
+        let needed = self.keys();
+        let keys = needed.start.max(split * KV_SPLIT)..needed.end.min((split + 1) * KV_SPLIT);
+        for block in keys.start / KV_BLOCK..keys.end.div_ceil(KV_BLOCK) {
+            let start = block * KV_BLOCK;
+            let keys = keys.start.max(start)..keys.end.min(start + KV_BLOCK);
+            // Keys after the last that is seen are left out: a step of zeros changes nothing.
+            let n = keys.end - start;
+            self.gather(&self.inputs.k_cache, start, keys.clone(), &mut k);
+            self.gather(&self.inputs.v_cache, start, keys, &mut v);
+            let seen: Vec<_> = visible.iter().map(|keys| within(keys, start)).collect();
+
+            scores.fill(0.0);
+            let mut view = RowsMut::strided("scores", &mut scores, rows, n, KV_BLOCK)?;
+            fold::bf16(self.arch, q, Rows::new("k", &k, n, head_dim)?, &mut view)?;
+            running.block(&scores, scale, &seen, &mut p);
+
+            let p = Rows::strided("p", &p, rows, n, KV_BLOCK)?;
+            let mut o = RowsMut::new("o", &mut running.o, rows, head_dim)?;
+            if v.iter().all(|v| v.is_finite()) {
+                fold::bf16_kn(self.arch, p, Rows::new("v", &v, n, head_dim)?, &mut o)?;
+            } else {
+                fold_seen(self.arch, p, &v, &seen, &mut o)?;
+            }
+        }
+        Ok(running)
+    }
+
+    /// The head's rows of the cache for the positions `start..keys.end`, zeros before `keys`.
+    fn gather(&self, cache: &Rows<'_, KV>, start: usize, keys: Range<usize>, out: &mut Vec<bf16>) {
+        let Shape { head_dim, block_size, .. } = *self.shape;
+        let pages = self.inputs.block_table.row(self.seq);
+        out.clear();
+        out.resize((keys.start - start) * head_dim, bf16::ZERO);
+        for position in keys {
+            let slot = pages[position / block_size] as usize * block_size + position % block_size;
+            let row = &cache.row(slot)[self.kv_head * head_dim..][..head_dim];
+            out.extend(row.iter().map(|x| x.to_bf16()));
+        }
+    }
+}
+
+/// Of the block that begins at `start`, the keys that are in `keys`.
+fn within(keys: &Range<usize>, start: usize) -> Range<usize> {
+    let local = |position: usize| position.saturating_sub(start).min(KV_BLOCK);
+    local(keys.start)..local(keys.end)
+}
+
+/// `o` + `p · v` where `v` holds NaN or infinity: of each row, only what it sees.
+#[cold]
+fn fold_seen(
+    arch: Arch,
+    p: Rows<'_, bf16>,
+    v: &[bf16],
+    seen: &[Range<usize>],
+    o: &mut RowsMut<'_, f32>,
+) -> Result<()> {
+    let head_dim = o.cols();
+    for (row, seen) in seen.iter().enumerate() {
+        let mut v = v.to_vec();
+        for (key, v) in v.chunks_exact_mut(head_dim).enumerate() {
+            if !seen.contains(&key) {
+                v.fill(bf16::ZERO);
+            }
+        }
+        let v = Rows::new("v", &v, p.cols(), head_dim)?;
+        let mut o = RowsMut::new("o", o.row_mut(row), 1, head_dim)?;
+        fold::bf16_kn(arch, p.slice("p", row..row + 1)?, v, &mut o)?;
     }
     Ok(())
-}
-
-/// Outputs of a task, `[queries, heads of the key head, head_dim]`.
-fn attend<KV: KvElement>(
-    arch: Arch,
-    shape: &Shape,
-    inputs: &Inputs<'_, KV>,
-    task: &Task,
-) -> Result<Vec<bf16>> {
-    let (head_dim, group) = (shape.head_dim, shape.n_heads / shape.n_kv_heads);
-    let width = group * head_dim;
-    let queries = task.queries.clone().flat_map(|i| &inputs.q.row(i)[task.kv_head * width..][..width]);
-    let seen = task.queries.clone().flat_map(|i| {
-        let position = task.position + i - task.queries.start;
-        let first = shape.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        std::iter::repeat_n(first..position + 1, group)
-    });
-    let mut rows = QueryRows::new(arch, head_dim, queries.copied().collect(), seen.collect());
-    let scale = inputs.softmax_scale * LOG2_E * inputs.k_scale;
-    let keys = task.position + task.queries.len();
-    for split in (0..keys).step_by(KV_SPLIT) {
-        for start in (split..keys.min(split + KV_SPLIT)).step_by(KV_BLOCK) {
-            let positions = start..keys.min(start + KV_BLOCK);
-            if rows.see(&positions) {
-                rows.fold(&block(shape, inputs, task, positions), scale)?;
-            }
-        }
-        rows.end_split();
-    }
-    Ok(rows.finish(inputs.v_scale).into_iter().map(Element::from_f32).collect())
-}
-
-/// Keys and values of the positions, as bf16, padded with zeros to a whole block.
-fn block<KV: KvElement>(
-    shape: &Shape,
-    inputs: &Inputs<'_, KV>,
-    task: &Task,
-    positions: Range<usize>,
-) -> Block {
-    let head_dim = shape.head_dim;
-    let columns = task.kv_head * head_dim..(task.kv_head + 1) * head_dim;
-    let table = inputs.block_table.row(task.seq);
-    let gather = |cache: &crate::Rows<'_, KV>| {
-        let mut rows = vec![bf16::ZERO; KV_BLOCK * head_dim];
-        for (position, row) in positions.clone().zip(rows.chunks_exact_mut(head_dim)) {
-            let page = table[position / shape.block_size] as usize;
-            let source = cache.row(page * shape.block_size + position % shape.block_size);
-            for (value, stored) in row.iter_mut().zip(&source[columns.clone()]) {
-                *value = stored.to_bf16();
-            }
-        }
-        rows
-    };
-    Block { start: positions.start, k: gather(&inputs.k_cache), v: gather(&inputs.v_cache) }
 }
