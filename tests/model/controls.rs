@@ -16,13 +16,25 @@ fn faulty(fault: Fault, options: Options, config: EngineConfig) -> Engine<Faulty
     Engine::new(model, config).unwrap()
 }
 
-/// The gate over the goldens that are in the repository, prompts alone and cut into chunks.
+/// How far a log-probability may be from the oracle's with weights quantised and activations in bf16 (nats).
+const LOGPROB: f32 = 0.25;
+
+/// The gate over the goldens that are in the repository, prompts alone and cut into chunks: tokens, and their
+/// log-probabilities.
 fn gate(fault: Fault) -> Result<usize, String> {
     let goldens = goldens(&root().join("tests/data/golden_lightning_f32_cpu.json"));
     let config = EngineConfig { max_seqs: 1, max_prefill_tokens: 128, ..roomy() };
     let got = run(&mut faulty(fault, weight_only(), config), &requests(&goldens));
     let want: Vec<_> = goldens.iter().map(|g: &Golden| g.until(0.05)).collect();
-    follows(&want, &ids(&got))
+    let compared = follows(&want, &ids(&got))?;
+    for ((golden, want), tokens) in goldens.iter().zip(&want).zip(&got) {
+        for (token, oracle) in tokens.iter().zip(&golden.logprobs).take(want.len()) {
+            if (token.logprob - oracle).abs() > LOGPROB {
+                return Err(format!("{token:?}: log-probability {}, expected {oracle}", token.logprob));
+            }
+        }
+    }
+    Ok(compared)
 }
 
 #[test]

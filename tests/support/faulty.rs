@@ -200,7 +200,7 @@ impl Backend for Faulty {
                 *logit = (score / (1.0 - score)).ln();
             }
         }
-        self.cpu.route(&Config { norm_topk_prob: false, ..config.clone() }, &biased, None)
+        self.cpu.route(config, &biased, None)
     }
 
     fn read_routing(&self, routing: &Routing) -> (Vec<u32>, Vec<f32>) {

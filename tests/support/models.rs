@@ -21,6 +21,8 @@ pub struct Golden {
     pub ids: Vec<u32>,
     /// Log-probability of each id minus that of the runner-up.
     pub margins: Vec<f32>,
+    /// Log-probability of each id.
+    pub logprobs: Vec<f32>,
 }
 
 impl Golden {
@@ -56,6 +58,7 @@ pub fn goldens(path: &Path) -> Vec<Golden> {
                 prompt: ids(&row["prompt_ids"]),
                 ids: ids(&row["ids"]),
                 margins: margins(row),
+                logprobs: row["logprob"].as_array().unwrap().iter().map(number).collect(),
             })
             .collect();
     }
@@ -64,7 +67,12 @@ pub fn goldens(path: &Path) -> Vec<Golden> {
     };
     let rows = json["prompts"].as_array().unwrap();
     rows.iter()
-        .map(|row| Golden { prompt: ids(&row["prompt"]), ids: ids(&row["tokens"]), margins: margins(row) })
+        .map(|row| Golden {
+            prompt: ids(&row["prompt"]),
+            ids: ids(&row["tokens"]),
+            margins: margins(row),
+            logprobs: Vec::new(),
+        })
         .collect()
 }
 
