@@ -1,1 +1,8 @@
 //! NVIDIA's Nemotron-H, assembled from `vt-kernels`.
+
+pub mod config;
+pub mod error;
+pub mod quant;
+pub mod weights;
+
+mod checkpoint;
