@@ -24,7 +24,10 @@ pub(super) fn open(path: &Path, index: usize) -> Result<(File, BTreeMap<String, 
     }
     let (file, size) = (File::open(path).map_err(io)?, metadata.len());
     if size < 8 {
-        return Err(Error::format(path, format!("{size} bytes, expected at least the 8 of a header's length")));
+        return Err(Error::format(
+            path,
+            format!("{size} bytes, expected at least the 8 of a header's length"),
+        ));
     }
     let mut word = [0; 8];
     file.read_exact_at(&mut word, 0).map_err(io)?;
@@ -61,7 +64,12 @@ fn entries(
             return Err(Error::tensor(path, name, got(), expected));
         }
         if from != end || to < from {
-            return Err(Error::tensor(path, name, got(), format!("to begin at {end}, where the last one ends")));
+            return Err(Error::tensor(
+                path,
+                name,
+                got(),
+                format!("to begin at {end}, where the last one ends"),
+            ));
         }
         let elements = info.shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d as u64));
         let bits = elements.and_then(|n| n.checked_mul(info.dtype.bitsize() as u64));

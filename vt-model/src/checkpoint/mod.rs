@@ -101,7 +101,8 @@ impl<'a> Checkpoint<'a> {
             return Err(self.error(name, got, format!("elements of {size} bytes")));
         }
         // Zeroed by the system when first touched, which is in the thread that reads into it.
-        let mut data: Vec<T> = bytemuck::allocation::zeroed_vec(span.len / size);
+        let mut data: Vec<T> = bytemuck::allocation::try_zeroed_vec(span.len / size)
+            .map_err(|()| self.error(name, format!("{} bytes", span.len), "memory for them"))?;
         let file = &self.files[span.file].1;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
         bytes.par_chunks_mut(PIECE).enumerate().try_for_each(|(i, piece)| {
