@@ -1,1 +1,6 @@
 //! Tests of `model`.
+
+mod checkpoint;
+mod config;
+mod quant;
+mod weights;
