@@ -2,5 +2,6 @@
 
 mod checkpoint;
 mod config;
+mod inspect;
 mod quant;
 mod weights;

@@ -36,6 +36,7 @@ pub struct Synthetic {
     pub tensors: BTreeMap<String, Tensor>,
     precision: Precision,
     layers: Vec<(String, &'static str)>,
+    hollow: bool,
 }
 
 /// A model of every kind of layer in a few kB.
@@ -52,8 +53,17 @@ pub fn tiny() -> Value {
 impl Synthetic {
     /// The checkpoint of a configuration that has every size it needs.
     pub fn new(config: Value, precision: Precision) -> Synthetic {
-        let mut new =
-            Synthetic { config, hf_quant: None, tensors: BTreeMap::new(), precision, layers: Vec::new() };
+        Synthetic::build(config, precision, false)
+    }
+
+    /// One without data: only [`Synthetic::write_hollow`] can write it.
+    pub fn hollow(config: Value, precision: Precision) -> Synthetic {
+        Synthetic::build(config, precision, true)
+    }
+
+    fn build(config: Value, precision: Precision, hollow: bool) -> Synthetic {
+        let (tensors, layers) = (BTreeMap::new(), Vec::new());
+        let mut new = Synthetic { config, hf_quant: None, tensors, precision, layers, hollow };
         let (hidden, vocab) = (new.size("hidden_size"), new.size("vocab_size"));
         new.floats("backbone.embeddings.weight", &[vocab, hidden]);
         new.floats("backbone.norm_f.weight", &[hidden]);
@@ -80,7 +90,7 @@ impl Synthetic {
 
     /// Adds a tensor of bf16: small numbers.
     pub fn floats(&mut self, name: &str, shape: &[usize]) {
-        let n: usize = shape.iter().product();
+        let n: usize = if self.hollow { 0 } else { shape.iter().product() };
         let data = (0..n).flat_map(|i| (0x3c00u16 + (i * 7 % 256) as u16).to_le_bytes()).collect();
         self.put(name, Dtype::BF16, shape, data);
     }
@@ -109,7 +119,10 @@ impl Synthetic {
 
     fn linear(&mut self, module: &str, n: usize, k: usize, algo: &'static str) {
         self.layers.push((module.into(), algo));
-        let codes = |n: usize, most: usize| (0..n).map(|i| (i * 5 % most) as u8).collect::<Vec<u8>>();
+        let hollow = self.hollow;
+        let codes = |n: usize, most: usize| -> Vec<u8> {
+            (0..if hollow { 0 } else { n }).map(|i| (i * 5 % most) as u8).collect()
+        };
         match algo {
             "BF16" => self.floats(&format!("{module}.weight"), &[n, k]),
             "FP8" => {
@@ -217,6 +230,25 @@ impl Synthetic {
         let map = self.tensors.keys().enumerate().map(|(i, name)| (name.clone(), json!(file(i % shards))));
         let index = json!({ "metadata": {}, "weight_map": map.collect::<serde_json::Map<_, _>>() });
         std::fs::write(dir.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    }
+
+    /// Writes the folder with one file that has a header and a hole.
+    pub fn write_hollow(&self, dir: &Path) {
+        self.write_configs(dir);
+        let (mut header, mut end) = (serde_json::Map::new(), 0);
+        for (name, tensor) in &self.tensors {
+            let bytes = tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8;
+            let entry =
+                json!({ "dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [end, end + bytes] });
+            header.insert(name.clone(), entry);
+            end += bytes;
+        }
+        let header = Value::from(header).to_string();
+        let path = dir.join("model.safetensors");
+        std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat())
+            .unwrap();
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len((8 + header.len() + end) as u64).unwrap();
     }
 
     fn write_configs(&self, dir: &Path) {

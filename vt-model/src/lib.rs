@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod error;
+pub mod inspect;
 pub mod quant;
 pub mod weights;
 

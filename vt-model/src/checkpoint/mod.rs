@@ -27,6 +27,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
     /// Part `i` of `parts` equal ones; nothing if they are not equal or there are not so many.
     pub(crate) fn part(self, i: usize, parts: usize) -> Option<Span> {
         if i >= parts || !self.len.is_multiple_of(parts) {
@@ -66,8 +71,13 @@ impl<'a> Checkpoint<'a> {
     ) -> Result<Self> {
         let (files, tensors) = index::open(dir)?;
         let read = tensors.iter().filter(|(name, _)| !skipped(name));
-        let total = read.map(|(_, entry)| entry.span.len as u64).sum();
+        let total = read.fold(0u64, |sum, (_, entry)| sum.saturating_add(entry.span.len as u64));
         Ok(Checkpoint { dir: dir.into(), files, tensors, done: AtomicU64::new(0), total, progress })
+    }
+
+    /// Every tensor by name.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// A tensor by name; it counts as used.

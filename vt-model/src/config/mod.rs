@@ -26,6 +26,18 @@ pub enum LayerKind {
     Mlp,
 }
 
+impl LayerKind {
+    /// `mamba`, `attention`, `moe` or `mlp`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            LayerKind::Mamba => "mamba",
+            LayerKind::Attention => "attention",
+            LayerKind::Moe => "moe",
+            LayerKind::Mlp => "mlp",
+        }
+    }
+}
+
 /// Type of the stored SSM state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateDtype {

@@ -42,7 +42,7 @@ pub(super) fn load(dir: &Path, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<W
 }
 
 /// Whether a tensor belongs to multi-token prediction, which is not used yet.
-fn is_prediction(name: &str) -> bool {
+pub(crate) fn is_prediction(name: &str) -> bool {
     ["", "backbone.", "model."]
         .iter()
         .any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with("mtp.")))
