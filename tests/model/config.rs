@@ -131,9 +131,8 @@ mod family {
 
     #[test]
     fn super_120b() {
-        let pattern = concat!(
-            "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
-        );
+        let pattern =
+            "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME";
         let config = with(json!({
             "hybrid_override_pattern": pattern, "num_hidden_layers": 88, "hidden_size": 4096,
             "n_routed_experts": 512, "num_experts_per_tok": 22, "moe_intermediate_size": 2688,

@@ -25,10 +25,9 @@ impl Rules {
         if !matches!(json, Json::Map(_)) {
             return Err(Error::field(path, "quantization", json, "a map"));
         }
-        if let Some(method) = json.get("quant_method") {
-            if !method.text().is_some_and(|name| name.starts_with("modelopt")) {
-                return Err(Error::field(path, "quant_method", method, "modelopt"));
-            }
+        let foreign = |method: &&Json| !method.text().is_some_and(|name| name.starts_with("modelopt"));
+        if let Some(method) = json.get("quant_method").filter(foreign) {
+            return Err(Error::field(path, "quant_method", method, "modelopt"));
         }
         check_group_size(path, "group_size", json)?;
         let mut rules = Rules {
