@@ -1,6 +1,7 @@
 //! NVFP4 tensors: packed e2m1 values, one ue4m3 scale for 16 of them along K, one f32 scale for all.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use half::bf16;
 
@@ -147,9 +148,10 @@ impl<'a> Nvfp4Ref<'a> {
     /// Row `i` without the global scale: `e2m1 · scale`, exact in bf16 (at most 2 and 4 significant bits).
     /// Writes the first `cols` elements of `out`; panics if it is shorter, like indexing.
     pub fn unscaled_row(&self, i: usize, out: &mut [bf16]) {
+        let tables = &*SCALED_CODES;
         let blocks = self.packed_row(i).chunks_exact(NVFP4_BLOCK / 2).zip(self.scales_row(i));
         for ((codes, scale), out) in blocks.zip(out[..self.cols()].chunks_exact_mut(NVFP4_BLOCK)) {
-            let table = scaled_codes(*scale);
+            let table = &tables[usize::from(*scale)];
             for (byte, pair) in codes.iter().zip(out.chunks_exact_mut(2)) {
                 pair[0] = table[usize::from(byte & 15)];
                 pair[1] = table[usize::from(byte >> 4)];
@@ -162,8 +164,8 @@ impl<'a> Nvfp4Ref<'a> {
     pub fn dequantize_row(&self, i: usize, out: &mut [f32]) {
         let blocks = self.packed_row(i).chunks_exact(NVFP4_BLOCK / 2).zip(self.scales_row(i));
         for ((codes, scale), out) in blocks.zip(out[..self.cols()].chunks_exact_mut(NVFP4_BLOCK)) {
-            let table =
-                scaled_codes(*scale).map(|x| crate::Element::from_f32(x.to_f32() * self.global_scale));
+            let table = SCALED_CODES[usize::from(*scale)]
+                .map(|x| crate::Element::from_f32(x.to_f32() * self.global_scale));
             for (byte, pair) in codes.iter().zip(out.chunks_exact_mut(2)) {
                 pair[0] = table[usize::from(byte & 15)];
                 pair[1] = table[usize::from(byte >> 4)];
@@ -172,8 +174,10 @@ impl<'a> Nvfp4Ref<'a> {
     }
 }
 
-/// What each code means under a block scale.
-fn scaled_codes(scale: u8) -> [bf16; 16] {
-    let scale = Ue4m3::from_bits(scale).to_f32();
-    std::array::from_fn(|code| crate::Element::from_f32(E2m1::from_bits(code as u8).to_f32() * scale))
-}
+/// What each code means under each block scale.
+static SCALED_CODES: LazyLock<[[bf16; 16]; 256]> = LazyLock::new(|| {
+    std::array::from_fn(|scale| {
+        let scale = Ue4m3::from_bits(scale as u8).to_f32();
+        std::array::from_fn(|code| crate::Element::from_f32(E2m1::from_bits(code as u8).to_f32() * scale))
+    })
+});

@@ -3,18 +3,6 @@
 pub mod fp8;
 pub mod nvfp4;
 
-use crate::{Arch, Unsupported};
-
-/// Quantisers run on every chip with an FP8 or FP4 arm.
-fn supported(kernel: &'static str, arch: Arch) -> Result<(), Unsupported> {
-    match arch {
-        Arch::Sm90a | Arch::Sm121a => Ok(()),
-        Arch::Sm80 | Arch::Sm89 => {
-            Err(Unsupported { kernel, arch, reason: "no device arm is planned".into() })
-        }
-    }
-}
-
 /// The largest magnitude of a row; NaN if there is one.
 #[inline(always)]
 fn amax(values: impl Iterator<Item = f32>) -> f32 {

@@ -40,7 +40,7 @@
 mod reference;
 
 use crate::format::E4m3;
-use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported};
+use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported, arch};
 
 /// Least scale of a row.
 pub const MIN_SCALE: f32 = 1.0 / (448.0 * 512.0);
@@ -63,7 +63,7 @@ pub enum Scale<'a> {
 
 /// Whether the architecture has an arm.
 pub fn supported(arch: Arch, _shape: &Shape) -> Result<(), Unsupported> {
-    super::supported("quant/fp8", arch)
+    arch::simt("quant/fp8", arch)
 }
 
 /// A checked shape.

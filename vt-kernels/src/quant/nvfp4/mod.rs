@@ -49,7 +49,7 @@ mod reference;
 
 use crate::format::NVFP4_BLOCK;
 use crate::layout::SwizzledScales128x4;
-use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported};
+use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported, arch};
 
 /// Least global scale: its product with the least block scale is still a normal number.
 pub const MIN_GLOBAL_SCALE: f32 = f32::from_bits(10 << 23);
@@ -63,7 +63,7 @@ pub struct Shape {
 
 /// Whether the architecture has an arm.
 pub fn supported(arch: Arch, _shape: &Shape) -> Result<(), Unsupported> {
-    super::supported("quant/nvfp4", arch)
+    arch::simt("quant/nvfp4", arch)
 }
 
 /// A checked shape.
