@@ -1,4 +1,8 @@
 //! Benches of `model`.
 
+mod load;
+
 /// Registers every bench of the family.
-pub fn benches(_c: &mut criterion::Criterion) {}
+pub fn benches(c: &mut criterion::Criterion) {
+    load::benches(c);
+}

@@ -1,7 +1,9 @@
-//! What tests share: equality of bits, random values of every kind, oracle files, models.
+//! What tests share: equality of bits, random values of every kind, oracle files, models, synthetic checkpoints.
 
 #[allow(dead_code)] // Each test module uses its own part.
 pub mod biteq;
+#[allow(dead_code)]
+pub mod checkpoint;
 #[allow(dead_code)]
 pub mod faulty;
 #[allow(dead_code)]

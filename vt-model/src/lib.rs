@@ -8,6 +8,7 @@ pub mod batch;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod inspect;
 pub mod model;
 pub mod quant;
 pub mod tensor;

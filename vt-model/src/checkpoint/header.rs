@@ -1,104 +1,127 @@
-//! Headers and the index, checked before anything is allocated for what they claim.
+//! Headers of safetensors files, checked before anything is allocated for what they claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
-use safetensors::tensor::Metadata;
+use safetensors::tensor::TensorInfo;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::Entry;
-use crate::config::json::Json;
+use super::{Entry, Span};
 use crate::error::{Error, Result};
 
-/// Longest header that is read: a checkpoint of 166,000 tensors has one of 25 MB.
-const MAX_HEADER: u64 = 256 << 20;
+/// Longest header that is read, as in the safetensors crate; one of 166,000 tensors has 25 MB.
+const MAX_HEADER: u64 = 100_000_000;
 
-type Files = Vec<(PathBuf, File)>;
-
-pub(super) fn open(dir: &Path) -> Result<(Files, BTreeMap<String, Entry>)> {
-    let index_path = dir.join("model.safetensors.index.json");
-    let single = dir.join("model.safetensors");
-    if !index_path.exists() {
-        let (mut files, mut tensors) = (Vec::new(), BTreeMap::new());
-        add(single, &mut files, &mut tensors)?;
-        return Ok((files, tensors));
+/// Opens a file and gives its tensors; `index` is the file's number in their spans.
+pub(super) fn open(path: &Path, index: usize) -> Result<(File, BTreeMap<String, Entry>)> {
+    let io = |e| Error::io(path, e);
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if !metadata.is_file() {
+        return Err(Error::format(path, "not a regular file"));
     }
-    let index = Json::read(&index_path)?;
-    let Some(Json::Map(map)) = index.get("weight_map") else {
-        return Err(Error::field(&index_path, "weight_map", "nothing", "a map from tensors to files"));
-    };
-    let mut shards = BTreeSet::new();
-    for (tensor, file) in map {
-        let name = file.text().filter(|name| is_plain(name));
-        let field = || format!("weight_map.{tensor}");
-        shards.insert(
-            name.ok_or_else(|| Error::field(&index_path, &field(), file, "a file beside the index"))?,
-        );
+    let (file, size) = (File::open(path).map_err(io)?, metadata.len());
+    if size < 8 {
+        return Err(Error::format(
+            path,
+            format!("{size} bytes, expected at least the 8 of a header's length"),
+        ));
     }
-    let (mut files, mut tensors) = (Vec::new(), BTreeMap::new());
-    for shard in shards {
-        add(dir.join(shard), &mut files, &mut tensors)?;
-    }
-    for (tensor, file) in map {
-        let path = tensors.get(tensor).map(|entry: &Entry| &files[entry.file].0);
-        if path.and_then(|path| path.file_name()?.to_str()) != file.text() {
-            let expected = format!("to be in {file} as the index says");
-            return Err(Error::tensor(&index_path, tensor, "not there", expected));
-        }
-    }
-    if let Some(tensor) = tensors.keys().find(|tensor| !map.contains_key(*tensor)) {
-        return Err(Error::tensor(&index_path, tensor, "not in the index", "every tensor of its files"));
-    }
-    Ok((files, tensors))
-}
-
-/// A file name without a folder.
-fn is_plain(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) && !name.contains('\\')
-}
-
-/// Reads the header of a file and adds its tensors.
-fn add(path: PathBuf, files: &mut Files, tensors: &mut BTreeMap<String, Entry>) -> Result<()> {
-    let io = |e| Error::io(&path, e);
-    let file = File::open(&path).map_err(io)?;
-    let size = file.metadata().map_err(io)?.len();
     let mut word = [0; 8];
     file.read_exact_at(&mut word, 0).map_err(io)?;
-    let header = u64::from_le_bytes(word);
-    if header > MAX_HEADER || header.saturating_add(8) > size {
-        let what = format!(
-            "a header of {header} bytes in a file of {size}, expected one within it and {MAX_HEADER}"
-        );
-        return Err(Error::format(&path, what));
+    let length = u64::from_le_bytes(word);
+    if length > MAX_HEADER.min(size - 8) {
+        let limit = MAX_HEADER.min(size - 8);
+        return Err(Error::format(path, format!("a header of {length} bytes, expected at most {limit}")));
     }
-    let start = header + 8;
-    let mut bytes = vec![0; header as usize];
-    file.read_exact_at(&mut bytes, 8).map_err(io)?;
-    // Reading it checks that tensors follow each other without a gap and are as long as type and shape say.
-    let metadata: Metadata = serde_json::from_slice(&bytes).map_err(|e| Error::format(&path, e))?;
-    if metadata.data_len() as u64 != size - start {
-        let what =
-            format!("{} bytes after the header, expected {} as it says", size - start, metadata.data_len());
-        return Err(Error::format(&path, what));
-    }
-    for (name, info) in metadata.tensors() {
-        let (from, to) = info.data_offsets;
-        let entry = Entry {
-            file: files.len(),
-            dtype: info.dtype,
-            shape: info.shape.clone(),
-            offset: start + from as u64,
-            len: to - from,
-            used: AtomicBool::new(false),
-        };
-        if let Some(other) = tensors.insert(name.clone(), entry) {
-            let first = files.get(other.file).map_or(&path, |(path, _)| path).display().to_string();
-            return Err(Error::tensor(&path, &name, format!("in {first} too"), "each tensor once"));
+    let mut text = vec![0; length as usize];
+    file.read_exact_at(&mut text, 8).map_err(io)?;
+    let header: Header =
+        serde_json::from_slice(&text).map_err(|e| Error::format(path, format!("header: {e}")))?;
+    let tensors = entries(header, path, index, 8 + length, size)?;
+    Ok((file, tensors))
+}
+
+/// Entries of a header: each as long as its type and shape say, one after the other from `start` to `size`.
+fn entries(
+    header: Header,
+    path: &Path,
+    index: usize,
+    start: u64,
+    size: u64,
+) -> Result<BTreeMap<String, Entry>> {
+    let data = size - start;
+    let mut order: Vec<(&String, &TensorInfo)> = header.0.iter().collect();
+    order.sort_by_key(|(_, info)| info.data_offsets);
+    let mut end = 0;
+    for (name, info) in order {
+        let (from, to) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
+        let got = || format!("data at bytes {from} to {to}");
+        if to > data {
+            let expected = format!("within the {data} that follow the header");
+            return Err(Error::tensor(path, name, got(), expected));
         }
+        if from != end || to < from {
+            return Err(Error::tensor(
+                path,
+                name,
+                got(),
+                format!("to begin at {end}, where the last one ends"),
+            ));
+        }
+        let elements = info.shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d as u64));
+        let bits = elements.and_then(|n| n.checked_mul(info.dtype.bitsize() as u64));
+        if bits != (to - from).checked_mul(8) {
+            let expected = format!("as many as {} {:?} has", info.dtype, info.shape);
+            return Err(Error::tensor(path, name, format!("{} bytes", to - from), expected));
+        }
+        end = to;
     }
-    files.push((path, file));
-    Ok(())
+    if end != data {
+        return Err(Error::format(path, format!("{data} bytes of data, expected the {end} of its tensors")));
+    }
+    let entry = |(name, info): (String, TensorInfo)| {
+        let (from, to) = info.data_offsets;
+        let span = Span { file: index, offset: start + from as u64, len: to - from };
+        (name, Entry { dtype: info.dtype, shape: info.shape, span, used: false.into() })
+    };
+    Ok(header.0.into_iter().map(entry).collect())
+}
+
+/// A header's tensors; a name that occurs twice is an error, metadata are skipped.
+struct Header(BTreeMap<String, TensorInfo>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+struct HeaderVisitor;
+
+impl<'de> Visitor<'de> for HeaderVisitor {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from names to tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut tensors = BTreeMap::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "__metadata__" {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let info = map.next_value::<TensorInfo>();
+            let info = info.map_err(|e| A::Error::custom(format!("tensor {name}: {e}")))?;
+            if tensors.contains_key(&name) {
+                return Err(A::Error::custom(format!("tensor {name}: occurs twice")));
+            }
+            tensors.insert(name, info);
+        }
+        Ok(Header(tensors))
+    }
 }

@@ -13,20 +13,42 @@ use safetensors::Dtype;
 use crate::error::{Error, Result};
 
 mod header;
+mod index;
 
 /// Bytes of one read; large tensors are read in such pieces, in parallel.
 const PIECE: usize = 16 << 20;
 
+/// Bytes of a file that hold a tensor or a part of one; within the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    file: usize,
+    offset: u64,
+    len: usize,
+}
+
+impl Span {
+    /// Bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Part `i` of `parts` equal ones; nothing if they are not equal or there are not so many.
+    pub(crate) fn part(self, i: usize, parts: usize) -> Option<Span> {
+        if i >= parts || !self.len.is_multiple_of(parts) {
+            return None;
+        }
+        let len = self.len / parts;
+        Some(Span { offset: self.offset + (i * len) as u64, len, ..self })
+    }
+}
+
 /// A tensor in a file.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    file: usize,
     pub(crate) dtype: Dtype,
     pub(crate) shape: Vec<usize>,
-    /// From the start of the file; within it.
-    offset: u64,
-    /// Bytes, as dtype and shape say.
-    len: usize,
+    /// As long as dtype and shape say.
+    pub(crate) span: Span,
     used: AtomicBool,
 }
 
@@ -36,14 +58,26 @@ pub(crate) struct Checkpoint<'a> {
     files: Vec<(PathBuf, File)>,
     tensors: BTreeMap<String, Entry>,
     done: AtomicU64,
+    total: u64,
     progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` names.
-    pub(crate) fn open(dir: &Path, progress: &'a (dyn Fn(u64, u64) + Sync)) -> Result<Self> {
-        let (files, tensors) = header::open(dir)?;
-        Ok(Checkpoint { dir: dir.into(), files, tensors, done: AtomicU64::new(0), progress })
+    /// Opens a folder; `skipped` says which tensors will not be read and count for no progress.
+    pub(crate) fn open(
+        dir: &Path,
+        skipped: fn(&str) -> bool,
+        progress: &'a (dyn Fn(u64, u64) + Sync),
+    ) -> Result<Self> {
+        let (files, tensors) = index::open(dir)?;
+        let read = tensors.iter().filter(|(name, _)| !skipped(name));
+        let total = read.fold(0u64, |sum, (_, entry)| sum.saturating_add(entry.span.len as u64));
+        Ok(Checkpoint { dir: dir.into(), files, tensors, done: AtomicU64::new(0), total, progress })
+    }
+
+    /// Every tensor by name.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// A tensor by name; it counts as used.
@@ -58,61 +92,37 @@ impl<'a> Checkpoint<'a> {
         self.tensors.contains_key(name)
     }
 
-    /// A tensor that must be there.
+    /// A tensor that must be there; it counts as used.
     pub(crate) fn get(&self, name: &str) -> Result<&Entry> {
         self.find(name).ok_or_else(|| Error::tensor(&self.dir, name, "missing", "a tensor of this name"))
     }
 
     /// [`Error::Tensor`] with the tensor's file.
     pub(crate) fn error(&self, name: &str, got: impl ToString, expected: impl ToString) -> Error {
-        let path = self.tensors.get(name).map_or(&self.dir, |entry| &self.files[entry.file].0);
+        let path = self.tensors.get(name).map_or(&self.dir, |entry| &self.files[entry.span.file].0);
         Error::tensor(path, name, got, expected)
     }
 
-    /// The elements of a tensor, read in parallel pieces straight to their place.
-    pub(crate) fn read<T: Pod + Send + Sync>(&self, name: &str, entry: &Entry) -> Result<Vec<T>> {
-        self.read_part(name, entry, 0, entry.len)
-    }
-
-    /// Part `index` of `parts` equal ones along the first dimension.
-    pub(crate) fn read_slice<T: Pod + Send + Sync>(
-        &self,
-        name: &str,
-        entry: &Entry,
-        index: usize,
-        parts: usize,
-    ) -> Result<Vec<T>> {
-        let len = entry.len / parts.max(1);
-        self.read_part(name, entry, index * len, len)
-    }
-
-    fn read_part<T: Pod + Send + Sync>(
-        &self,
-        name: &str,
-        entry: &Entry,
-        start: usize,
-        len: usize,
-    ) -> Result<Vec<T>> {
+    /// The elements in a span, read in parallel pieces straight to their place.
+    pub(crate) fn read<T: Pod + Send + Sync>(&self, name: &str, span: Span) -> Result<Vec<T>> {
         let size = size_of::<T>();
-        if !len.is_multiple_of(size) || start + len > entry.len {
-            return Err(self.error(name, format!("{len} bytes"), format!("elements of {size} bytes")));
+        if !span.len.is_multiple_of(size) {
+            let got = format!("{} bytes", span.len);
+            return Err(self.error(name, got, format!("elements of {size} bytes")));
         }
-        let mut data: Vec<T> = bytemuck::allocation::zeroed_vec(len / size);
-        let (path, file) = &self.files[entry.file];
-        let total = self.total();
-        let pieces = bytemuck::cast_slice_mut::<T, u8>(&mut data).par_chunks_mut(PIECE).enumerate();
-        pieces.try_for_each(|(i, piece)| {
-            let at = entry.offset + (start + i * PIECE) as u64;
-            file.read_exact_at(piece, at).map_err(|e| Error::io(path, e))?;
-            let done = self.done.fetch_add(piece.len() as u64, Ordering::Relaxed) + piece.len() as u64;
-            (self.progress)(done, total);
+        // Zeroed by the system when first touched, which is in the thread that reads into it.
+        let mut data: Vec<T> = bytemuck::allocation::try_zeroed_vec(span.len / size)
+            .map_err(|()| self.error(name, format!("{} bytes", span.len), "memory for them"))?;
+        let file = &self.files[span.file].1;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
+        bytes.par_chunks_mut(PIECE).enumerate().try_for_each(|(i, piece)| {
+            let (at, len) = (span.offset + (i * PIECE) as u64, piece.len() as u64);
+            let failed = |e| self.error(name, e, format!("{len} bytes at {at}"));
+            file.read_exact_at(piece, at).map_err(failed)?;
+            (self.progress)(self.done.fetch_add(len, Ordering::Relaxed) + len, self.total);
             Ok::<(), Error>(())
         })?;
         Ok(data)
-    }
-
-    fn total(&self) -> u64 {
-        self.tensors.values().map(|entry| entry.len as u64).sum()
     }
 
     /// Names of the tensors that nothing used.

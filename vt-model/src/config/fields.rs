@@ -6,7 +6,7 @@ use super::json::Json;
 use crate::error::{Error, Result};
 
 /// Largest size that a field may name: far above any model, and products of three of them stay within 64 bits.
-const MAX_SIZE: i64 = 1 << 21;
+const MAX_SIZE: i64 = 1 << 20;
 
 /// The fields of one file.
 pub(super) struct Fields<'a> {
@@ -24,14 +24,43 @@ impl<'a> Fields<'a> {
         Error::field(self.path, field, got, expected)
     }
 
-    /// A whole number between `least` and 2^21.
+    /// Whether the name is there, even as null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        matches!(self.json, Json::Map(map) if map.contains_key(name))
+    }
+
+    /// A whole number from `least` to 2^20.
     pub(super) fn size(&self, names: &[&'static str], default: usize, least: i64) -> Result<usize> {
+        self.count(names, default, least, MAX_SIZE)
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(super) fn count(
+        &self,
+        names: &[&'static str],
+        default: usize,
+        least: i64,
+        most: i64,
+    ) -> Result<usize> {
         match self.find(names) {
             None => Ok(default),
             Some((name, got)) => match got {
-                Json::Int(n) if (least..=MAX_SIZE).contains(n) => Ok(*n as usize),
-                _ => Err(self.error(name, got, &format!("a whole number, {least} to {MAX_SIZE}"))),
+                Json::Int(n) if (least..=most).contains(n) => Ok(*n as usize),
+                _ => Err(self.error(name, got, &format!("a whole number, {least} to {most}"))),
             },
+        }
+    }
+
+    /// A size, or a list of equal ones.
+    pub(super) fn uniform(&self, name: &'static str, default: usize) -> Result<usize> {
+        let Some((_, Json::List(list))) = self.find(&[name]) else {
+            return self.size(&[name], default, 1);
+        };
+        match list.first() {
+            Some(Json::Int(n)) if (1..=MAX_SIZE).contains(n) && list.iter().all(|x| x == &list[0]) => {
+                Ok(*n as usize)
+            }
+            _ => Err(Error::field(self.path, name, "a list", "one size for all layers")),
         }
     }
 
@@ -68,23 +97,25 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A token id, or nothing.
-    pub(super) fn token(&self, name: &'static str) -> Result<Option<u32>> {
-        Ok(self.tokens(name)?.first().copied())
+    /// The first of [`Fields::tokens`].
+    pub(super) fn token(&self, name: &'static str, default: Option<u32>) -> Result<Option<u32>> {
+        Ok(self.tokens(name, default)?.first().copied())
     }
 
-    /// A token id or a list of them.
-    pub(super) fn tokens(&self, name: &'static str) -> Result<Vec<u32>> {
-        let Some((_, got)) = self.find(&[name]) else { return Ok(Vec::new()) };
-        let list = match got {
-            Json::List(list) => list.as_slice(),
-            one => std::slice::from_ref(one),
+    /// A token id or a list of them; none if the field is null.
+    pub(super) fn tokens(&self, name: &'static str, default: Option<u32>) -> Result<Vec<u32>> {
+        let list = match self.find(&[name]) {
+            None if self.has(name) => return Ok(Vec::new()),
+            None => return Ok(default.into_iter().collect()),
+            Some((_, Json::List(list))) => list.as_slice(),
+            Some((_, one)) => std::slice::from_ref(one),
         };
         let id = |json: &Json| match json {
             Json::Int(n) => u32::try_from(*n).ok(),
             _ => None,
         };
         let ids: Option<Vec<u32>> = list.iter().map(id).collect();
-        ids.ok_or_else(|| self.error(name, got, "a token id or a list of them"))
+        let got = || list.iter().map(Json::to_string).collect::<Vec<_>>().join(", ");
+        ids.ok_or_else(|| Error::field(self.path, name, got(), "a token id or a list of them"))
     }
 }

@@ -26,6 +26,18 @@ pub enum LayerKind {
     Mlp,
 }
 
+impl LayerKind {
+    /// `mamba`, `attention`, `moe` or `mlp`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            LayerKind::Mamba => "mamba",
+            LayerKind::Attention => "attention",
+            LayerKind::Moe => "moe",
+            LayerKind::Mlp => "mlp",
+        }
+    }
+}
+
 /// Type of the stored SSM state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateDtype {
@@ -92,9 +104,8 @@ impl Config {
     /// Reads `config.json`, and `hf_quant_config.json` if there is one, in `dir`.
     pub fn load(dir: &Path) -> Result<Config> {
         let path = dir.join("config.json");
-        let mut config = Config::from_value(&Json::read(&path)?, &path)?;
-        config.kv_cache_fp8 = QuantConfig::load(dir)?.kv_cache_fp8;
-        Ok(config)
+        let config = Config::from_value(&Json::read(&path)?, &path)?;
+        Ok(Config { kv_cache_fp8: QuantConfig::load(dir)?.kv_cache_fp8, ..config })
     }
 
     /// Reads the text of a `config.json`; `origin` names it in errors.
@@ -102,7 +113,7 @@ impl Config {
         Config::from_value(&Json::parse(text, origin)?, origin)
     }
 
-    pub(crate) fn from_value(json: &Json, path: &Path) -> Result<Config> {
+    fn from_value(json: &Json, path: &Path) -> Result<Config> {
         let f = Fields { json, path };
         if !matches!(json, Json::Map(_)) {
             return Err(Error::format(path, format!("{json}, expected a map of fields")));
@@ -110,18 +121,21 @@ impl Config {
         check_text(&f, "model_type", "nemotron_h")?;
         check_text(&f, "mlp_hidden_act", "relu2")?;
         check_text(&f, "mamba_hidden_act", "silu")?;
-        let hidden_size = f.size(&["hidden_size"], 4096, 1)?;
+        let mut quant = QuantConfig::default();
+        if let Some(json) = json.get("quantization_config") {
+            quant.add(json, path)?;
+        }
         let num_attention_heads = f.size(&["num_attention_heads"], 32, 1)?;
-        let limit = time_step_limit(&f)?;
+        let kv_heads = if f.has("num_key_value_heads") { num_attention_heads } else { 8 };
         let config = Config {
-            hidden_size,
+            hidden_size: f.size(&["hidden_size"], 4096, 1)?,
             vocab_size: f.size(&["vocab_size"], 131_072, 1)?,
             layers: schedule::layers(&f)?,
             layer_norm_epsilon: f.number(&["layer_norm_epsilon", "norm_eps"], 1e-5)? as f32,
             residual_in_fp32: f.flag(&["residual_in_fp32"], false)?,
             tie_word_embeddings: f.flag(&["tie_word_embeddings"], false)?,
             use_bias: f.flag(&["use_bias"], false)?,
-            max_position_embeddings: f.size(&["max_position_embeddings"], 4096, 1)?,
+            max_position_embeddings: f.count(&["max_position_embeddings"], 4096, 1, 1 << 31)?,
             mamba_num_heads: f.size(&["mamba_num_heads"], 128, 1)?,
             mamba_head_dim: f.size(&["mamba_head_dim"], 64, 1)?,
             n_groups: f.size(&["mamba_n_groups", "n_groups"], 8, 1)?,
@@ -130,25 +144,17 @@ impl Config {
             chunk_size: f.size(&["mamba_chunk_size", "chunk_size"], 128, 1)?,
             use_conv_bias: f.flag(&["mamba_conv_bias", "use_conv_bias"], true)?,
             mamba_proj_bias: f.flag(&["mamba_proj_bias"], false)?,
-            time_step_limit: limit,
+            time_step_limit: time_step_limit(&f)?,
             mamba_ssm_cache_dtype: state_dtype(&f)?,
             num_attention_heads,
-            num_key_value_heads: f.size(&["num_key_value_heads"], 8, 1)?,
-            head_dim: f.size(
-                &["head_dim", "attention_head_dim"],
-                if json.get("hidden_size").is_some() {
-                    (hidden_size / num_attention_heads).max(1)
-                } else {
-                    128
-                },
-                1,
-            )?,
+            num_key_value_heads: f.size(&["num_key_value_heads"], kv_heads, 1)?,
+            head_dim: f.size(&["head_dim", "attention_head_dim"], 128, 1)?,
             attention_bias: f.flag(&["attention_bias"], false)?,
             sliding_window: f.optional_size("sliding_window")?,
-            kv_cache_fp8: false,
-            intermediate_size: f.size(&["intermediate_size"], 21_504, 1)?,
+            kv_cache_fp8: quant.kv_cache_fp8,
+            intermediate_size: f.uniform("intermediate_size", 21_504)?,
             mlp_bias: f.flag(&["mlp_bias"], false)?,
-            n_routed_experts: f.size(&["n_routed_experts"], 8, 0)?,
+            n_routed_experts: f.size(&["n_routed_experts", "num_local_experts"], 8, 0)?,
             n_shared_experts: f.size(&["n_shared_experts"], 1, 0)?,
             num_experts_per_tok: f.size(&["num_experts_per_tok"], 2, 0)?,
             n_group: f.size(&["n_group"], 1, 1)?,
@@ -159,9 +165,9 @@ impl Config {
             moe_shared_expert_intermediate_size: f.size(&["moe_shared_expert_intermediate_size"], 7688, 1)?,
             moe_latent_size: f.optional_size("moe_latent_size")?,
             num_nextn_predict_layers: f.size(&["num_nextn_predict_layers"], 0, 0)?,
-            bos_token_id: f.token("bos_token_id")?,
-            eos_token_id: f.tokens("eos_token_id")?,
-            pad_token_id: f.token("pad_token_id")?,
+            bos_token_id: f.token("bos_token_id", Some(1))?,
+            eos_token_id: f.tokens("eos_token_id", Some(2))?,
+            pad_token_id: f.token("pad_token_id", Some(0))?,
         };
         config.check(&f)?;
         Ok(config)
@@ -312,7 +318,7 @@ impl GenerationConfig {
             })
         };
         Ok(GenerationConfig {
-            eos_token_id: f.tokens("eos_token_id")?,
+            eos_token_id: f.tokens("eos_token_id", None)?,
             do_sample: f.flag(&["do_sample"], false)?,
             temperature: number("temperature")?,
             top_k: f.optional_size("top_k")?.map(|k| k as u32),

@@ -5,8 +5,8 @@ use super::fields::Fields;
 use super::json::Json;
 use crate::error::{Error, Result};
 
-/// Pattern of a configuration that names none: Nemotron-H-8B's.
-const DEFAULT: &str = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-";
+/// Pattern of a configuration that names none, as in transformers.
+const DEFAULT: &str = "ME*-";
 /// Most layers that are read.
 const MAX_LAYERS: usize = 4096;
 
@@ -21,11 +21,13 @@ pub(super) fn layers(fields: &Fields<'_>) -> Result<Vec<LayerKind>> {
         }
     };
     let count = fields.size(&["num_hidden_layers"], layers.len(), 0)?;
-    if count != layers.len() || count > MAX_LAYERS {
-        let expected = format!("num_hidden_layers = {count}, at most {MAX_LAYERS}");
-        return Err(Error::field(fields.path, name, format!("{} layers", layers.len()), expected));
+    let refuse =
+        |expected| Err(Error::field(fields.path, name, format!("{} layers", layers.len()), expected));
+    match layers.len() {
+        n if n > MAX_LAYERS => refuse(format!("at most {MAX_LAYERS}")),
+        n if n != count => refuse(format!("num_hidden_layers = {count}")),
+        _ => Ok(layers),
     }
-    Ok(layers)
 }
 
 fn named(fields: &Fields<'_>, name: &str, got: &Json) -> Result<Vec<LayerKind>> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use rayon::prelude::*;
 use vt_kernels::math;
 
-use super::linear::Source;
+use super::linear::{Scales, Source};
 use super::{Attention, Expert, Latent, Layer, Linear, Mamba, Mixer, Moe, Param, Weight, Weights};
 use crate::checkpoint::Checkpoint;
 use crate::config::{Config, LayerKind};
@@ -14,7 +14,8 @@ use crate::quant::QuantConfig;
 
 pub(super) fn load(dir: &Path, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Weights> {
     let config = Config::load(dir)?;
-    let source = Source { checkpoint: Checkpoint::open(dir, progress)?, quant: QuantConfig::load(dir)? };
+    let checkpoint = Checkpoint::open(dir, is_prediction, progress)?;
+    let source = Source { checkpoint, quant: QuantConfig::load(dir)? };
     let prefix = prefix(&source)?;
     let (hidden, vocab) = (config.hidden_size, config.vocab_size);
 
@@ -25,19 +26,26 @@ pub(super) fn load(dir: &Path, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<W
     let embeddings =
         source.bf16_param(&either(&source, prefix, "embeddings", "embed_tokens"), &[vocab, hidden])?;
     let norm = source.param(&either(&source, prefix, "norm_f", "norm"), &[hidden])?;
-    let lm_head = if config.tie_word_embeddings && !source.checkpoint.has("lm_head.weight") {
-        tied(&embeddings)
-    } else {
-        source.linear("lm_head", vocab, hidden, false)?
+    let lm_head = match config.tie_word_embeddings {
+        true => tied(&source, &embeddings)?,
+        false => source.linear("lm_head", vocab, hidden, false)?,
     };
     let mut unused = Vec::new();
     for name in source.checkpoint.unused() {
-        if !name.starts_with("mtp.") {
-            return Err(source.checkpoint.error(name, "surplus", "no tensor that the configuration has not"));
+        if !is_prediction(name) {
+            let expected = "only tensors that the configuration asks for";
+            return Err(source.checkpoint.error(name, "surplus", expected));
         }
         unused.push(name.to_string());
     }
     Ok(Weights { config, embeddings, layers, norm, lm_head, unused })
+}
+
+/// Whether a tensor belongs to multi-token prediction, which is not used yet.
+pub(crate) fn is_prediction(name: &str) -> bool {
+    ["", "backbone.", "model."]
+        .iter()
+        .any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with("mtp.")))
 }
 
 /// What stands before `layers`: producers disagree.
@@ -58,13 +66,24 @@ fn either(source: &Source<'_>, prefix: &str, first: &str, second: &str) -> Strin
     if source.checkpoint.has(&name) { name } else { format!("{prefix}{first}.weight") }
 }
 
-fn tied(embeddings: &Param) -> Linear {
+/// A head tied to the embeddings is a copy of them. One that is stored all the same must equal them, unless it is
+/// quantised: then it is the head.
+fn tied(source: &Source<'_>, embeddings: &Param) -> Result<Linear> {
     let (rows, cols) = (embeddings.rows(), embeddings.cols());
-    let data = match embeddings {
-        Param::Bf16 { data, .. } => data.clone(),
-        Param::F32 { data, .. } => data.iter().map(|&x| half::bf16::from_f32(x)).collect(),
+    let weight = match embeddings {
+        Param::Bf16 { data, .. } => Weight::Bf16 { data: data.clone(), rows, cols },
+        Param::F32 { .. } => return Err(source.checkpoint.error("lm_head.weight", "f32", "bf16 embeddings")),
     };
-    Linear { weight: Weight::Bf16 { data, rows, cols }, bias: None }
+    let tied = Linear { weight, bias: None };
+    if !source.checkpoint.has("lm_head.weight") {
+        return Ok(tied);
+    }
+    let stored = source.linear("lm_head", rows, cols, false)?;
+    if matches!(stored.weight, Weight::Bf16 { .. }) && stored != tied {
+        let expected = "the embeddings, to which tie_word_embeddings ties it";
+        return Err(source.checkpoint.error("lm_head.weight", "other values", expected));
+    }
+    Ok(stored)
 }
 
 fn layer(source: &Source<'_>, config: &Config, kind: LayerKind, name: &str) -> Result<Layer> {
@@ -114,8 +133,8 @@ fn attention(source: &Source<'_>, config: &Config, name: &str) -> Result<Attenti
         k_proj: linear("k_proj", config.kv_dim(), hidden)?,
         v_proj: linear("v_proj", config.kv_dim(), hidden)?,
         o_proj: linear("o_proj", hidden, config.q_dim())?,
-        k_scale: source.scale(&format!("{name}.k_proj.k_scale"))?,
-        v_scale: source.scale(&format!("{name}.v_proj.v_scale"))?,
+        k_scale: source.scale(&format!("{name}.k_proj.k_scale"), Scales::Activations)?,
+        v_scale: source.scale(&format!("{name}.v_proj.v_scale"), Scales::Activations)?,
     })
 }
 
@@ -131,11 +150,7 @@ fn moe(source: &Source<'_>, config: &Config, name: &str) -> Result<Moe> {
     let features = config.moe_latent_size.unwrap_or(hidden);
     let inner = config.moe_intermediate_size;
     let shared_inner = config.moe_shared_expert_intermediate_size * config.n_shared_experts;
-    let bias_name = format!("{name}.gate.e_score_correction_bias");
-    let correction_bias = match source.checkpoint.has(&bias_name) {
-        true => Some(source.f32_param(&bias_name, experts)?),
-        false => None,
-    };
+    let correction_bias = source.f32_param(&format!("{name}.gate.e_score_correction_bias"), experts)?;
     let shared = match config.n_shared_experts {
         0 => None,
         _ => Some(expert(source, &format!("{name}.shared_experts"), hidden, shared_inner, bias)?),
@@ -149,7 +164,7 @@ fn moe(source: &Source<'_>, config: &Config, name: &str) -> Result<Moe> {
     };
     Ok(Moe {
         gate: source.param(&format!("{name}.gate.weight"), &[experts, hidden])?,
-        correction_bias,
+        correction_bias: Some(correction_bias),
         experts: routed(source, &format!("{name}.experts"), experts, features, inner, bias)?,
         shared,
         latent,

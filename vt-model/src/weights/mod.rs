@@ -12,6 +12,8 @@ use crate::error::Result;
 mod layers;
 mod linear;
 
+pub(crate) use layers::is_prediction;
+
 /// All weights of a model; `L` and `P` are a backend's linear layers and parameters, by default those in host memory.
 #[derive(Clone, Debug)]
 pub struct Weights<L = Linear, P = Param> {
