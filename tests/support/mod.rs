@@ -11,4 +11,6 @@ pub mod models;
 #[allow(dead_code)]
 pub mod oracle;
 #[allow(dead_code)]
+pub mod padded;
+#[allow(dead_code)]
 pub mod strategies;
