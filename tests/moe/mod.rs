@@ -1,1 +1,7 @@
 //! Tests of `vt_kernels::moe`.
+
+mod combine;
+mod gather;
+mod permute;
+mod relu2;
+mod router;
