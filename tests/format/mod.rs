@@ -1,1 +1,4 @@
 //! Tests of `vt_kernels::format`.
+
+mod codes;
+mod nvfp4;
