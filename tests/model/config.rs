@@ -240,6 +240,8 @@ mod dialects {
             (&[2, 11][..], true, Some(50))
         );
         assert_eq!((config.temperature, config.top_p), (Some(0.6), Some(0.95)));
+        std::fs::write(dir.path().join("generation_config.json"), r#"{"top_k": 0}"#).unwrap();
+        assert_eq!(GenerationConfig::load(dir.path()).unwrap().top_k, None);
     }
 }
 
