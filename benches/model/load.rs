@@ -60,13 +60,14 @@ pub fn benches(c: &mut Criterion) {
         let mut buffer = vec![0; 1 << 20];
         let bytes = read_plain(&path, &mut buffer);
         let load = || drop(Weights::load(dir.path(), &|_, _| ()).unwrap());
+        let first = best(1, load);
         let reading = best(3, || assert_eq!(read_plain(&path, &mut buffer), bytes));
         let whole = best(3, || drop(std::fs::read(&path).unwrap()));
         let loading = best(3, load);
         let ratio = |other: Duration| loading.as_secs_f64() / other.as_secs_f64();
         eprintln!(
-            "model/load/{name}: {:.3} GB in {loading:.0?}, {:.2} of reading it ({reading:.0?}), \
-             {:.2} of reading it into memory of its own ({whole:.0?})",
+            "model/load/{name}: {:.3} GB in {loading:.0?} (at first {first:.0?}), {:.2} of reading it through a \
+             buffer ({reading:.0?}), {:.2} of reading it into memory ({whole:.0?})",
             bytes as f64 / 1e9,
             ratio(reading),
             ratio(whole),

@@ -217,6 +217,13 @@ mod dialects {
     }
 
     #[test]
+    fn json5_around_infinity() {
+        let config =
+            parse("{ // written by hand\n head_dim: 64, 'time_step_limit': [0.5, +Infinity,], }").unwrap();
+        assert_eq!((config.head_dim, config.time_step_limit), (64, (0.5, f32::INFINITY)));
+    }
+
+    #[test]
     fn infinity_in_each_form() {
         for text in ["Infinity", r#"{"__float__": "Infinity"}"#, r#"{"__float__": "inf"}"#, "1e999999"] {
             let parsed = parse(&format!(r#"{{"time_step_limit": [0.0, {text}]}}"#));
@@ -240,6 +247,8 @@ mod dialects {
             (&[2, 11][..], true, Some(50))
         );
         assert_eq!((config.temperature, config.top_p), (Some(0.6), Some(0.95)));
+        std::fs::write(dir.path().join("generation_config.json"), r#"{"top_k": 0}"#).unwrap();
+        assert_eq!(GenerationConfig::load(dir.path()).unwrap().top_k, None);
     }
 }
 
@@ -294,11 +303,19 @@ mod errors {
 
     #[test]
     fn no_configuration() {
-        for text in ["", "[]", "3", "{", "{\"a\": 1, \"a\": 2}", "null", "\u{feff}{}"] {
+        for text in ["", "[]", "3", "{", "{\"a\": 1, \"a\": 2}", "null", "// {}"] {
             assert!(parse(text).unwrap_err().contains("c.json"), "{text}");
         }
         let nested = format!("{{\"a\": {}", "[".repeat(100_000));
         assert!(parse(&nested).unwrap_err().contains("deep"));
+        for hidden in
+            ["// ' \n", "// \" \r", "/* ' */", "/* ** \" **/", "// '\u{2028}", "'\\''", "'\"'", "\"\\\"'\""]
+        {
+            let nested = format!("{hidden}{{\"a\": Infinity, \"b\": {}", "[".repeat(100_000));
+            assert!(parse(&nested).unwrap_err().contains("deep"), "{hidden}");
+        }
+        let quoted = format!("{{\"a\": \"{}\", \"time_step_limit\": [0, Infinity]}} // [", "[".repeat(100));
+        assert!(parse(&quoted).is_ok());
         let long = format!("{{\"hybrid_override_pattern\": \"{}\"}}", "M".repeat(5000));
         assert!(parse(&long).unwrap_err().contains("at most 4096"));
         assert!(Config::load(Path::new("/nowhere")).unwrap_err().to_string().contains("config.json"));
@@ -308,6 +325,21 @@ mod errors {
         #[test]
         fn random_text_never_panics(text in "\\PC{0,60}", json in "[\\[\\]{}\":,0-9a-zIN.-]{0,60}") {
             let _ = (parse(&text), parse(&json));
+        }
+
+        /// Changed characters of a real file, read as JSON5 where they are not JSON.
+        #[test]
+        fn changed_text_never_panics(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), "[\\PC\n\\\\\"'{}\\[\\]/*+x]{0,3}"), 1..4),
+        ) {
+            let file = root().join("tests/data/lightning/config.json");
+            let mut text: Vec<char> = std::fs::read_to_string(file).unwrap().chars().collect();
+            for (at, new) in changes {
+                let at = at.index(text.len());
+                text.splice(at..at + 1, new.chars());
+            }
+            let text: String = text.into_iter().collect();
+            let _ = (parse(&text), vt_model::quant::QuantConfig::from_json(&text, Path::new("q.json")).is_ok());
         }
 
         #[test]

@@ -225,7 +225,11 @@ mod errors {
             if name.ends_with("k_scale") || name.ends_with("v_scale") {
                 continue;
             }
-            refused(Precision::Mixed, |s| drop(s.tensors.remove(name)), &[name, "missing"]);
+            refused(
+                Precision::Mixed,
+                |s| drop(s.tensors.remove(name)),
+                &[name, "missing", "model.safetensors"],
+            );
         }
         let name = format!("{EXPERT}.input_scale");
         refused(Precision::Nvfp4, |s| drop(s.tensors.remove(&name)), &[&name, "missing"]);
@@ -292,6 +296,35 @@ mod errors {
             s.tensors.get_mut(name).unwrap().data[..4].copy_from_slice(&f32::NAN.to_le_bytes());
         };
         refused(Precision::Bf16, poke, &[name, "NaN"]);
+    }
+
+    #[test]
+    fn an_a_that_overflows() {
+        let name = "backbone.layers.0.mixer.A_log";
+        let poke = |s: &mut Synthetic| s.tensors.get_mut(name).unwrap().data[..2].copy_from_slice(&[0, 0x43]);
+        refused(Precision::Bf16, poke, &[name, "finite"]);
+    }
+
+    #[test]
+    fn sizes_beyond_the_file_allocate_nothing() {
+        let most = 1 << 20;
+        for field in
+            ["hidden_size", "vocab_size", "n_routed_experts", "moe_intermediate_size", "mamba_num_heads"]
+        {
+            refused(Precision::Mixed, |s| s.config[field] = json!(most), &["expected", "tensor"]);
+        }
+        let layers = "MEE*-".repeat(800);
+        refused(Precision::Bf16, |s| s.config["hybrid_override_pattern"] = json!(layers), &["tensor"]);
+    }
+
+    #[test]
+    fn a_tensor_missing_from_shards_names_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut synthetic = Synthetic::new(tiny(), Precision::Bf16);
+        synthetic.tensors.remove("backbone.norm_f.weight");
+        synthetic.write_sharded(dir.path(), 2);
+        let error = Weights::load(dir.path(), &|_, _| ()).unwrap_err().to_string();
+        assert!(error.contains("index.json: tensor backbone.norm_f.weight: missing"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::{Entry, header};
 use crate::config::json::Json;
 use crate::error::{Error, Result};
 
+/// The file that names the shards.
+pub(super) const NAME: &str = "model.safetensors.index.json";
 /// Most shards of a checkpoint: each is an open file.
 const MAX_SHARDS: usize = 768;
 
@@ -16,7 +18,7 @@ type Opened = (Vec<(PathBuf, File)>, BTreeMap<String, Entry>);
 
 /// Opens every file of `dir`; an index and its shards must agree on every tensor.
 pub(super) fn open(dir: &Path) -> Result<Opened> {
-    let index_path = dir.join("model.safetensors.index.json");
+    let index_path = dir.join(NAME);
     if !index_path.exists() {
         return add_all(vec![dir.join("model.safetensors")]);
     }

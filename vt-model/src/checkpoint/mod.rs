@@ -54,7 +54,8 @@ pub(crate) struct Entry {
 
 /// An open checkpoint.
 pub(crate) struct Checkpoint<'a> {
-    dir: PathBuf,
+    /// Where a tensor that is missing should be: the one file, or the index.
+    place: PathBuf,
     files: Vec<(PathBuf, File)>,
     tensors: BTreeMap<String, Entry>,
     done: AtomicU64,
@@ -72,7 +73,11 @@ impl<'a> Checkpoint<'a> {
         let (files, tensors) = index::open(dir)?;
         let read = tensors.iter().filter(|(name, _)| !skipped(name));
         let total = read.fold(0u64, |sum, (_, entry)| sum.saturating_add(entry.span.len as u64));
-        Ok(Checkpoint { dir: dir.into(), files, tensors, done: AtomicU64::new(0), total, progress })
+        let place = match &files[..] {
+            [(path, _)] => path.clone(),
+            _ => dir.join(index::NAME),
+        };
+        Ok(Checkpoint { place, files, tensors, done: AtomicU64::new(0), total, progress })
     }
 
     /// Every tensor by name.
@@ -94,12 +99,12 @@ impl<'a> Checkpoint<'a> {
 
     /// A tensor that must be there; it counts as used.
     pub(crate) fn get(&self, name: &str) -> Result<&Entry> {
-        self.find(name).ok_or_else(|| Error::tensor(&self.dir, name, "missing", "a tensor of this name"))
+        self.find(name).ok_or_else(|| Error::tensor(&self.place, name, "missing", "a tensor of this name"))
     }
 
     /// [`Error::Tensor`] with the tensor's file.
     pub(crate) fn error(&self, name: &str, got: impl ToString, expected: impl ToString) -> Error {
-        let path = self.tensors.get(name).map_or(&self.dir, |entry| &self.files[entry.span.file].0);
+        let path = self.tensors.get(name).map_or(&self.place, |entry| &self.files[entry.span.file].0);
         Error::tensor(path, name, got, expected)
     }
 

@@ -1,4 +1,4 @@
-//! JSON as configuration files of this family have it: `Infinity` bare or as `{"__float__": "Infinity"}`.
+//! JSON as configuration files of this family have it: JSON5, with `Infinity` bare or as `{"__float__": "Infinity"}`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,14 +27,8 @@ impl Json {
     /// Reads a text; `path` names it in errors.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Json> {
         check_depth(text, path)?;
-        match serde_json::from_str(text) {
-            Ok(json) => Ok(json),
-            // Python writes Infinity and NaN, which only JSON5 reads; the first error is the better one.
-            Err(error) if text.contains("Infinity") || text.contains("NaN") => {
-                json5::from_str(text).map_err(|_| Error::format(path, error))
-            }
-            Err(error) => Err(Error::format(path, error)),
-        }
+        // Python writes Infinity and NaN, people write comments: JSON5 reads both. JSON's error is the better one.
+        serde_json::from_str(text).or_else(|e| json5::from_str(text).map_err(|_| Error::format(path, e)))
     }
 
     /// Reads a file of at most 64 MiB.
@@ -81,18 +75,31 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| Error::io(path, e))
 }
 
-/// Parsers recurse: what is nested too deeply is refused before.
+/// Parsers recurse: what is nested too deeply is refused before. Brackets in strings and JSON5's comments are none.
 fn check_depth(text: &str, path: &Path) -> Result<()> {
-    let (mut depth, mut quote, mut escaped) = (0usize, None, false);
-    for byte in text.bytes() {
-        match (quote, byte) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), b'\\') => escaped = true,
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'[' | b'{') => depth += 1,
-            (None, b']' | b'}') => depth = depth.saturating_sub(1),
+    let (mut depth, mut chars) = (0usize, text.chars().peekable());
+    while let Some(c) = chars.next() {
+        match c {
+            '"' | '\'' => {
+                while let Some(inner) = chars.next().filter(|inner| *inner != c) {
+                    if inner == '\\' {
+                        chars.next();
+                    }
+                }
+            }
+            '/' if chars.next_if_eq(&'/').is_some() => {
+                let ends = |c: &char| matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}');
+                while chars.next_if(|c| !ends(c)).is_some() {}
+            }
+            '/' if chars.next_if_eq(&'*').is_some() => {
+                while let Some(inner) = chars.next() {
+                    if inner == '*' && chars.next_if_eq(&'/').is_some() {
+                        break;
+                    }
+                }
+            }
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth > MAX_DEPTH {

@@ -48,55 +48,92 @@ pub enum StateDtype {
 }
 
 /// A model's configuration. Fields have the names of transformers' `NemotronHConfig`, whose defaults stand in for
-/// absent ones.
+/// absent ones; legacy names (`mamba_n_groups`, `mamba_d_conv`, ...) are read too and win.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // The names are the fields' own documentation.
 pub struct Config {
+    /// Width of the residual stream.
     pub hidden_size: usize,
+    /// Rows of the embeddings and of the head.
     pub vocab_size: usize,
-    /// From `layers_block_type`, `layer_types` or `hybrid_override_pattern`.
+    /// From `layers_block_type` or `layer_types`, else from `hybrid_override_pattern`.
     pub layers: Vec<LayerKind>,
+    /// Added to the mean square in every norm; also `norm_eps`.
     pub layer_norm_epsilon: f32,
+    /// Whether the residual stream is f32, else bf16.
     pub residual_in_fp32: bool,
+    /// Whether the head is the embeddings.
     pub tie_word_embeddings: bool,
+    /// Whether the Mamba projections have a bias.
     pub use_bias: bool,
+    /// Longest context that the model was made for.
     pub max_position_embeddings: usize,
 
+    /// Heads of the SSM; a multiple of `n_groups`.
     pub mamba_num_heads: usize,
+    /// Channels of an SSM head.
     pub mamba_head_dim: usize,
+    /// Groups of heads that share `B` and `C`, and of the gated norm. Not `n_group`.
     pub n_groups: usize,
+    /// States of an SSM channel.
     pub ssm_state_size: usize,
+    /// Taps of the causal conv, 1 to 32.
     pub conv_kernel: usize,
+    /// Tokens of a scan chunk: a power of two, 16 to 256.
     pub chunk_size: usize,
+    /// Whether the conv has a bias.
     pub use_conv_bias: bool,
+    /// As `use_bias`.
     pub mamba_proj_bias: bool,
+    /// Bounds of `dt` after softplus, by default 0 and infinity.
     pub time_step_limit: (f32, f32),
+    /// Type of the stored SSM state.
     pub mamba_ssm_cache_dtype: StateDtype,
 
+    /// Query heads; a multiple of `num_key_value_heads`.
     pub num_attention_heads: usize,
+    /// Key and value heads.
     pub num_key_value_heads: usize,
+    /// Channels of an attention head: a multiple of 8, at most 256.
     pub head_dim: usize,
+    /// Whether the attention projections have a bias.
     pub attention_bias: bool,
+    /// Keys that a query sees, itself included; all if absent.
     pub sliding_window: Option<usize>,
-    /// Whether the checkpoint asks for an FP8 cache of keys and values.
+    /// Whether the checkpoint asks for an FP8 cache of keys and values; from the rules of precision.
     pub kv_cache_fp8: bool,
 
+    /// Width of dense feed-forward layers.
     pub intermediate_size: usize,
+    /// Whether feed-forward layers, experts included, have a bias.
     pub mlp_bias: bool,
+    /// Experts that tokens are routed to; a multiple of `n_group`.
     pub n_routed_experts: usize,
+    /// Experts that every token goes to, stored as one of so many times the width.
     pub n_shared_experts: usize,
+    /// Routed experts of a token.
     pub num_experts_per_tok: usize,
+    /// Groups of routed experts. Not `n_groups`.
     pub n_group: usize,
+    /// Groups that a token's experts come from.
     pub topk_group: usize,
+    /// Whether the chosen experts' weights are divided by their sum.
     pub norm_topk_prob: bool,
+    /// Multiplies the sum of the routed experts.
     pub routed_scaling_factor: f32,
+    /// Width of a routed expert.
     pub moe_intermediate_size: usize,
+    /// Width of a shared expert.
     pub moe_shared_expert_intermediate_size: usize,
+    /// Features that routed experts see (LatentMoE); `hidden_size` if absent.
     pub moe_latent_size: Option<usize>,
 
+    /// Layers of multi-token prediction, which are not used yet.
     pub num_nextn_predict_layers: usize,
+    /// Begins a text.
     pub bos_token_id: Option<u32>,
+    /// End a text.
     pub eos_token_id: Vec<u32>,
+    /// Stands for no token.
     pub pad_token_id: Option<u32>,
 }
 
@@ -321,7 +358,8 @@ impl GenerationConfig {
             eos_token_id: f.tokens("eos_token_id", None)?,
             do_sample: f.flag(&["do_sample"], false)?,
             temperature: number("temperature")?,
-            top_k: f.optional_size("top_k")?.map(|k| k as u32),
+            // 0 is transformers' way to say all.
+            top_k: Some(f.size(&["top_k"], 0, 0)? as u32).filter(|k| *k > 0),
             top_p: number("top_p")?,
         })
     }

@@ -108,7 +108,11 @@ fn layer(source: &Source<'_>, config: &Config, kind: LayerKind, name: &str) -> R
 fn mamba(source: &Source<'_>, config: &Config, name: &str) -> Result<Mamba> {
     let (hidden, inner, heads) = (config.hidden_size, config.d_inner(), config.mamba_num_heads);
     let (conv_dim, bias) = (config.conv_dim(), config.use_bias || config.mamba_proj_bias);
-    let a_log = source.f32_param(&format!("{name}.A_log"), heads)?.to_f32();
+    let a_name = format!("{name}.A_log");
+    let a: Vec<f32> = source.f32_param(&a_name, heads)?.to_f32().iter().map(|&x| -math::exp(x)).collect();
+    if a.iter().any(|a| !a.is_finite()) {
+        return Err(source.checkpoint.error(&a_name, "too large", "a logarithm whose exponential is finite"));
+    }
     let conv_bias = match config.use_conv_bias {
         true => Some(source.bf16_param(&format!("{name}.conv1d.bias"), &[conv_dim])?),
         false => None,
@@ -117,7 +121,7 @@ fn mamba(source: &Source<'_>, config: &Config, name: &str) -> Result<Mamba> {
         in_proj: source.linear(&format!("{name}.in_proj"), config.in_proj_dim(), hidden, bias)?,
         conv_weight: source.taps(&format!("{name}.conv1d.weight"), conv_dim, config.conv_kernel)?,
         conv_bias,
-        a: Param::F32 { data: a_log.iter().map(|&x| -math::exp(x)).collect(), rows: 1, cols: heads },
+        a: Param::F32 { data: a, rows: 1, cols: heads },
         d: source.f32_param(&format!("{name}.D"), heads)?,
         dt_bias: source.f32_param(&format!("{name}.dt_bias"), heads)?,
         norm: source.param(&format!("{name}.norm.weight"), &[inner])?,
