@@ -23,7 +23,7 @@ pub fn log1p(x: f32) -> f32 {
     let low = s.mul_add(z.mul_add(-horner(&ATANH, z), f), -k.mul_add(LN_2_LO, correction));
     let result = k.mul_add(LN_2_HI, f - low);
     let edge = if x == -1.0 { f32::NEG_INFINITY } else { x };
-    let inside = x > -1.0 && x < f32::INFINITY;
+    let inside = x > -1.0 && x < f32::INFINITY && x != 0.0;
     canonical(if inside {
         result
     } else if x < -1.0 {
