@@ -12,6 +12,7 @@ mod moe;
 mod norm;
 mod quant;
 mod sampling;
+mod support;
 
 fn main() {
     let mut c = criterion::Criterion::default().configure_from_args();

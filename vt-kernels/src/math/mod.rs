@@ -38,7 +38,7 @@ pub fn relu2(x: f32) -> f32 {
     if x.is_nan() { NAN_F32 } else { positive * positive }
 }
 
-/// `1 / sqrt(x)`: the quotient of a correctly rounded root. ±0 gives ±∞, negative values NaN, ∞ gives 0. At most 1
+/// `1 / sqrt(x)`: the quotient of a correctly rounded root. ±0 gives ±∞, negative values NaN, ∞ gives 0. At most 1.5
 /// ulp.
 #[inline(always)]
 pub fn rsqrt(x: f32) -> f32 {
