@@ -1,1 +1,5 @@
-//! Tests of `model`.
+//! Tests of `vt-model`.
+
+mod chat;
+mod golden;
+mod tokenizer;

@@ -100,9 +100,10 @@ impl Golden {
         if rows.is_empty() {
             return refuse("no prompts");
         }
-        let rows = rows.iter().enumerate().map(|(i, value)| {
-            row(value).map_err(|e| GoldenError(format!("prompt {i}: {}", e.0)))
-        });
+        let rows = rows
+            .iter()
+            .enumerate()
+            .map(|(i, value)| row(value).map_err(|e| GoldenError(format!("prompt {i}: {}", e.0))));
         Ok(Golden { capture, rows: rows.collect::<Result<_>>()? })
     }
 
@@ -149,7 +150,8 @@ fn row(value: &Value) -> Result<Row> {
     };
     let answer = ids(name, answer)?;
     let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_owned);
-    let mut row = Row { prompt: text("prompt"), prompt_ids, ids: answer, text: text("text"), ..Row::default() };
+    let mut row =
+        Row { prompt: text("prompt"), prompt_ids, ids: answer, text: text("text"), ..Row::default() };
     if row.prompt_ids.is_empty() {
         return refuse("`prompt_ids` is empty");
     }
@@ -170,7 +172,8 @@ fn row(value: &Value) -> Result<Row> {
             let list = |name: &'static str| object.get(name).map(|value| (name, value));
             row.second = list("second").map_or(Ok(Vec::new()), |(name, value)| ids(name, value))?;
             row.logprob = list("logprob").map_or(Ok(Vec::new()), |(name, value)| numbers(name, value))?;
-            row.margin_nats = list("margin_nats").map_or(Ok(Vec::new()), |(name, value)| numbers(name, value))?;
+            row.margin_nats =
+                list("margin_nats").map_or(Ok(Vec::new()), |(name, value)| numbers(name, value))?;
         }
     }
     for (name, len) in
@@ -187,7 +190,10 @@ fn row(value: &Value) -> Result<Row> {
 }
 
 fn list<'a>(name: &str, value: &'a Value) -> Result<&'a [Value]> {
-    value.as_array().map(Vec::as_slice).ok_or_else(|| GoldenError(format!("`{name}` is not there or no list")))
+    value
+        .as_array()
+        .map(Vec::as_slice)
+        .ok_or_else(|| GoldenError(format!("`{name}` is not there or no list")))
 }
 
 fn ids(name: &str, value: &Value) -> Result<Vec<u32>> {
