@@ -217,6 +217,6 @@ mod hostile {
         refused("{{ messages | tojson(indent=99999999) }}");
         refused("{{ missing | tojson }}");
         let template = ChatTemplate::new("{{ messages[0].role }}", &Map::new()).unwrap();
-        assert_eq!(template.render(&[Value::Null], &ChatOptions::default()).ok(), None);
+        assert_eq!(template.render(&[Value::Null], &ChatOptions::default()).unwrap(), "", "as in jinja2");
     }
 }
