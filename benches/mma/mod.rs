@@ -1,4 +1,8 @@
 //! Benches of `mma`.
 
+mod fold;
+
 /// Registers every bench of the family.
-pub fn benches(_c: &mut criterion::Criterion) {}
+pub fn benches(c: &mut criterion::Criterion) {
+    fold::benches(c);
+}

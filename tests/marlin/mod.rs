@@ -1,1 +1,4 @@
 //! Tests of `vt_kernels::marlin`.
+
+mod fp8;
+mod nvfp4;

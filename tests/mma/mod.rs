@@ -1,1 +1,7 @@
 //! Tests of `mma`.
+
+mod fold;
+mod operands;
+mod rows;
+mod units;
+mod vectors;

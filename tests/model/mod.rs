@@ -1,5 +1,9 @@
-//! Tests of `vt-model`.
+//! Tests of `vt_model`.
 
 mod chat;
+mod controls;
+mod engine;
 mod golden;
+mod hidden;
 mod tokenizer;
+mod vs_transformers;

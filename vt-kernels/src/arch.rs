@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Unsupported;
+
 /// A GPU architecture whose arithmetic a reference can be asked to model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
@@ -13,6 +15,16 @@ pub enum Arch {
     Sm90a,
     /// Blackwell, GB10 (DGX Spark).
     Sm121a,
+}
+
+/// Kernels without tensor cores have an arm on each chip that device code is built for.
+pub(crate) fn simt(kernel: &'static str, arch: Arch) -> Result<(), Unsupported> {
+    match arch {
+        Arch::Sm90a | Arch::Sm121a => Ok(()),
+        Arch::Sm80 | Arch::Sm89 => {
+            Err(Unsupported { kernel, arch, reason: "no device arm is planned".into() })
+        }
+    }
 }
 
 impl fmt::Display for Arch {

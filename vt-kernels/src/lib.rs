@@ -6,6 +6,7 @@
 
 pub mod arch;
 pub mod attention;
+mod checks;
 pub mod conv1d;
 pub mod element;
 pub mod embedding;

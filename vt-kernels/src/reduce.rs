@@ -10,13 +10,26 @@ pub const WARP: usize = 32;
 /// Element `i` belongs to lane `(i / vector) % lanes`; a lane folds its elements in ascending order from +0.
 /// Lanes of one warp join by a butterfly over distances 16, 8, 4, 2, 1; then warp sums are added in
 /// ascending order. `lanes` is 32 or a multiple of it.
-#[inline]
-pub fn lane_sum(n: usize, vector: usize, lanes: usize, mut term: impl FnMut(f32, usize) -> f32) -> f32 {
+#[inline(always)]
+pub fn lane_sum(n: usize, vector: usize, lanes: usize, term: impl FnMut(f32, usize) -> f32) -> f32 {
     debug_assert!(lanes.is_multiple_of(WARP) && lanes > 0 && vector > 0);
-    let mut partial = vec![0.0f32; lanes];
-    for i in 0..n {
-        let lane = &mut partial[(i / vector) % lanes];
-        *lane = term(*lane, i);
+    match lanes {
+        WARP => fold_lanes(n, vector, &mut [0.0; WARP], term),
+        256 => fold_lanes(n, vector, &mut [0.0; 256], term),
+        _ => fold_lanes(n, vector, &mut vec![0.0; lanes], term),
+    }
+}
+
+#[inline(always)]
+fn fold_lanes(n: usize, vector: usize, partial: &mut [f32], mut term: impl FnMut(f32, usize) -> f32) -> f32 {
+    let mut i = 0;
+    while i < n {
+        for lane in partial.iter_mut() {
+            for _ in 0..vector.min(n - i) {
+                *lane = term(*lane, i);
+                i += 1;
+            }
+        }
     }
     let mut total = 0.0;
     for (w, warp) in partial.chunks_exact(WARP).enumerate() {
@@ -28,7 +41,7 @@ pub fn lane_sum(n: usize, vector: usize, lanes: usize, mut term: impl FnMut(f32,
 
 /// The butterfly of a warp: at distances 16, 8, 4, 2, 1 each lane adds its partner's value. Addition
 /// commutes, so every lane ends with the same bits.
-#[inline]
+#[inline(always)]
 pub fn warp_sum(lanes: &[f32; WARP]) -> f32 {
     let mut v = *lanes;
     for distance in [16, 8, 4, 2, 1] {

@@ -46,6 +46,12 @@ impl<'a, T> Rows<'a, T> {
         Ok(Rows { data, rows, cols, stride: cols })
     }
 
+    /// All of `data`, whose length the caller has checked.
+    pub(crate) fn contiguous(data: &'a [T], rows: usize, cols: usize) -> Self {
+        debug_assert_eq!(data.len(), rows * cols);
+        Rows { data, rows, cols, stride: cols }
+    }
+
     /// A view with `stride` elements from one row to the next.
     pub fn strided(
         arg: &'static str,

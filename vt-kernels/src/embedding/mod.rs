@@ -1,1 +1,3 @@
-//! embedding kernels.
+//! From token ids to rows.
+
+pub mod gather;

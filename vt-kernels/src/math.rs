@@ -1,1 +1,0 @@
-//! Elementary functions made of IEEE f32 operations only.
