@@ -6,9 +6,11 @@
 pub mod backend;
 pub mod batch;
 pub mod chat;
+pub mod compare;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod gate;
 pub mod golden;
 pub mod model;
 pub mod quant;
