@@ -5,13 +5,18 @@
 
 pub mod backend;
 pub mod batch;
+pub mod chat;
+pub mod compare;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod gate;
+pub mod golden;
 pub mod inspect;
 pub mod model;
 pub mod quant;
 pub mod tensor;
+pub mod tokenizer;
 pub mod trace;
 pub mod weights;
 
