@@ -23,6 +23,14 @@ fn failed(path: impl ToString, reason: impl ToString) -> TokenizerError {
     TokenizerError { path: path.to_string(), reason: reason.to_string() }
 }
 
+/// The tokenizers crate panics on some malformed files: such a panic is an error here.
+fn guarded<T>(path: &str, call: impl FnOnce() -> Result<T, tokenizers::Error>) -> Result<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|e| failed(path, e)),
+        Err(_) => Err(failed(path, "malformed: the tokenizer does not hold together")),
+    }
+}
+
 /// A checkpoint's tokenizer.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
@@ -50,9 +58,12 @@ impl Tokenizer {
     /// A tokenizer from the bytes of a `tokenizer.json`; `path` names it in errors. Truncation and padding
     /// that the file may ask for are left out: a prompt is taken as it is.
     pub fn from_bytes(path: &str, bytes: &[u8]) -> Result<Self> {
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| failed(path, e))?;
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(|e| failed(path, e))?;
+        let inner = guarded(path, || {
+            let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+            inner.with_padding(None);
+            inner.with_truncation(None)?;
+            Ok(inner)
+        })?;
         Ok(Tokenizer { inner, path: path.to_owned(), add_bos: None })
     }
 
@@ -74,8 +85,7 @@ impl Tokenizer {
     /// Ids of `text`. With `special`, the tokens that the tokenizer puts around a text are there too; special
     /// tokens written out in the text become their ids either way, as a chat template needs.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, special).map_err(|e| failed(&self.path, e))?;
-        Ok(encoding.get_ids().to_vec())
+        guarded(&self.path, || Ok(self.inner.encode_fast(text, special)?.get_ids().to_vec()))
     }
 
     /// Ids of a raw prompt: with the tokenizer's special tokens, and begun with `bos` (the model's
@@ -90,7 +100,7 @@ impl Tokenizer {
 
     /// Text of ids, without special tokens. Bytes that are no UTF-8 become U+FFFD, unknown ids nothing.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.decode(ids, true).map_err(|e| failed(&self.path, e))
+        guarded(&self.path, || self.inner.decode(ids, true))
     }
 
     /// A stream of text that begins with the next id.

@@ -18,8 +18,11 @@ pub fn decode<B: Backend>(
 ) -> Result<Vec<RowReport>> {
     check(engine, rows, rules)?;
     let mut comparisons = begin(rows, rules);
-    let batches: Vec<_> =
-        if alone { (0..rows.len()).map(|i| i..i + 1).collect() } else { std::iter::once(0..rows.len()).collect() };
+    let batches: Vec<_> = if alone {
+        (0..rows.len()).map(|i| i..i + 1).collect()
+    } else {
+        std::iter::once(0..rows.len()).collect()
+    };
     for batch in batches {
         let mut running = Vec::new();
         for i in batch {
