@@ -79,8 +79,8 @@ fn recurrence<T: Element + Bits>(s: Sizes, t: &Tokens<T>, initial: Option<&[f32]
     for i in 0..t.len() {
         let (x, dt, z) = (wide(t.x.row(i)), wide(t.dt.row(i)), wide(t.z.row(i)));
         let (b, c) = (wide(t.B.row(i)), wide(t.C.row(i)));
-        for h in 0..s.n_heads {
-            let raw = dt[h] + f64::from(t.dt_bias[h]);
+        for (h, dt) in dt.iter().enumerate() {
+            let raw = dt + f64::from(t.dt_bias[h]);
             let step = if raw > 20.0 { raw } else { raw.exp().ln_1p() }.max(floor);
             let decay = (step * f64::from(t.A[h])).exp();
             let group = h / (s.n_heads / s.n_groups) * s.d_state;

@@ -28,8 +28,8 @@ mod vs_reference {
         for (row, slot) in source.iter().enumerate() {
             assert_eq!(position[*slot as usize] as usize, row);
         }
-        for e in 0..=n_experts {
-            assert_eq!(offsets[e] as usize, ids.iter().filter(|id| (**id as usize) < e).count());
+        for (e, offset) in offsets.iter().enumerate() {
+            assert_eq!(*offset as usize, ids.iter().filter(|id| (**id as usize) < e).count());
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn print(text: Arguments<'_>) -> Result<()> {
     })
 }
 
-/// [`print`] with `format!`'s arguments and a line end.
+/// [`print()`] with `format!`'s arguments and a line end.
 macro_rules! line {
     ($($arg:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($arg)*))) };
 }
