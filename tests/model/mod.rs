@@ -2,9 +2,11 @@
 
 mod chat;
 mod checkpoint;
+mod compare;
 mod config;
 mod controls;
 mod engine;
+mod gate;
 mod golden;
 mod hidden;
 mod inspect;
