@@ -13,17 +13,28 @@ mod window;
 
 use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported, checks};
 
-fn check_shape(channels: usize, width: usize) -> Result<()> {
-    if channels == 0 {
-        return Err(Error::value("channels", 0, "at least 1"));
+/// Sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels, each with its own taps.
+    pub channels: usize,
+    /// Taps, 1 to 32.
+    pub width: usize,
+    /// Whether SiLU follows.
+    pub silu: bool,
+}
+
+impl Shape {
+    fn check(&self) -> Result<()> {
+        let Shape { channels, width, .. } = *self;
+        if channels == 0 || channels.checked_mul(32).is_none() {
+            return Err(Error::value("channels", channels, "at least 1, of a size that fits memory"));
+        }
+        if width == 0 || width > 32 {
+            return Err(Error::value("width", width, "1 to 32"));
+        }
+        Ok(())
     }
-    if width == 0 || width > 32 {
-        return Err(Error::value("width", width, "1 to 32"));
-    }
-    channels
-        .checked_mul(width)
-        .map(|_| ())
-        .ok_or_else(|| Error::value("channels", channels, "a size that fits"))
 }
 
 fn supported(kernel: &'static str, arch: Arch) -> Result<(), Unsupported> {

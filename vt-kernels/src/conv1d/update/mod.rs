@@ -33,18 +33,9 @@
 
 mod reference;
 
-use crate::{Arch, Element, Result, Rows, RowsMut, Unsupported, checks};
+pub use super::Shape;
 
-/// Sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Channels, each with its own taps.
-    pub channels: usize,
-    /// Taps, 1 to 32.
-    pub width: usize,
-    /// Whether SiLU follows.
-    pub silu: bool,
-}
+use crate::{Arch, Element, Result, Rows, RowsMut, Unsupported, checks};
 
 /// What is read.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +64,7 @@ pub struct Plan {
 impl Plan {
     /// Checks the shape and that the architecture has an arm.
     pub fn new(arch: Arch, shape: Shape) -> Result<Plan> {
-        super::check_shape(shape.channels, shape.width)?;
+        shape.check()?;
         supported(arch, &shape)?;
         Ok(Plan { shape })
     }
