@@ -22,3 +22,8 @@ pub mod weights;
 
 mod checkpoint;
 mod layer;
+
+/// The README's Rust is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
