@@ -36,7 +36,12 @@ fn measured_rows() {
     assert_eq!(
         names,
         [
+            (Arch::Sm90a, Instruction::MmaK8, 25),
             (Arch::Sm90a, Instruction::MmaK16, 25),
+            (Arch::Sm90a, Instruction::MmaTf32K4, 25),
+            (Arch::Sm90a, Instruction::MmaTf32K8, 25),
+            (Arch::Sm90a, Instruction::MmaFp8K16, 25),
+            (Arch::Sm90a, Instruction::MmaFp8K32, 25),
             (Arch::Sm90a, Instruction::WgmmaK16, 25),
             (Arch::Sm90a, Instruction::WgmmaFp8K32, 13),
         ]

@@ -28,6 +28,15 @@ mod vs_mmasim {
 mod vs_h200 {
     use super::*;
 
+    /// Rows of every `mma.sync` that the chip has, and a negative sum that truncates to zero.
+    #[test]
+    fn sample() {
+        let rows = model_rows(&text(&root().join("tests/data/mma_h200.txt")));
+        let tags: BTreeSet<&str> = rows.iter().map(|row| row.tag.as_str()).collect();
+        assert_eq!((tags.len(), rows.len()), (24, 488));
+        mismatches(&rows, |row| row.unit).unwrap();
+    }
+
     #[test]
     fn every_vector() {
         let Some(folder) = vectors_dir("mma::vs_h200") else { return };
