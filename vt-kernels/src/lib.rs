@@ -13,6 +13,7 @@ pub mod embedding;
 pub mod error;
 pub mod format;
 pub mod gemm;
+mod host;
 pub mod layout;
 pub mod mamba2;
 pub mod marlin;

@@ -1,5 +1,6 @@
 //! The taps of one sequence, and the product with them.
 
+use crate::host::dispatch;
 use crate::math::silu;
 use crate::{Element, Rows};
 
@@ -40,7 +41,7 @@ impl Window {
             *tap = x.to_f32();
         }
         let mut sum = self.bias.clone();
-        pulp::Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || {
                 for (tap, weight) in self.taps.iter().zip(&self.weight) {

@@ -1,5 +1,6 @@
 //! The normaliser of a row of logits.
 
+use crate::host::dispatch;
 use crate::math::{exp, log1p};
 use crate::reduce::lane_sum;
 
@@ -10,7 +11,7 @@ pub(super) fn normaliser(logits: &[f32]) -> (f32, f32) {
     if largest == f32::NEG_INFINITY {
         return (largest, 0.0);
     }
-    let sum = pulp::Arch::new().dispatch(
+    let sum = dispatch(
         #[inline(always)]
         || lane_sum(logits.len(), 4, 256, |sum, i| sum + weight(logits[i], largest)),
     );

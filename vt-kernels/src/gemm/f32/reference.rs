@@ -1,6 +1,7 @@
 //! Definition of the f32 GEMM: `lane_sum(k, 4, 32, fma)` per output, arranged so that it vectorises over the lanes.
 
 use crate::gemm::tile;
+use crate::host::dispatch;
 use crate::reduce::{WARP, warp_sum};
 use crate::{Element, Result, Rows, RowsMut};
 
@@ -34,12 +35,6 @@ pub(super) fn run<T: Element>(
         },
         |_, n, sum| tile::add_bias(sum, bias, n),
     )
-}
-
-/// Runs `f` compiled for the host's instruction set. The bound makes a closure `FnOnce` itself: another one reaches
-/// pulp through a shim that is not inlined, and its `mul_add` becomes a call.
-fn dispatch(f: impl FnOnce()) {
-    pulp::Arch::new().dispatch(f)
 }
 
 /// Column `j` of `sum`: every row of `a` times one row of `b`, for which `lanes_b` has room.

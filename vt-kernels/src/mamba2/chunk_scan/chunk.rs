@@ -51,6 +51,7 @@ impl Steps {
     }
 
     /// `exp(min(c_i − c_j, 0))`.
+    #[inline(always)]
     fn decay(&self, i: usize, j: usize) -> f32 {
         let difference = self.sums[i] - self.sums[j];
         exp(if difference > 0.0 { 0.0 } else { difference })

@@ -2,6 +2,7 @@
 
 use half::bf16;
 
+use crate::host::dispatch;
 use crate::mma::fold;
 use crate::{Arch, DType, Element, Result, Rows, RowsMut};
 
@@ -19,8 +20,17 @@ pub(super) struct Factor {
 impl Factor {
     /// `value(k, i)` for `k` in `0..depth`, `i` in `0..width`; `exact` if all are bf16 already.
     pub(super) fn new(depth: usize, width: usize, exact: bool, value: impl Fn(usize, usize) -> f32) -> Self {
-        let values: Vec<f32> =
-            (0..depth).flat_map(|k| (0..width).map(move |i| (k, i))).map(|(k, i)| value(k, i)).collect();
+        let mut values = vec![0.0f32; depth * width];
+        dispatch(
+            #[inline(always)]
+            || {
+                for (k, row) in values.chunks_exact_mut(width).enumerate() {
+                    for (i, v) in row.iter_mut().enumerate() {
+                        *v = value(k, i);
+                    }
+                }
+            },
+        );
         let hi: Vec<bf16> = values.iter().map(|&v| Element::from_f32(v)).collect();
         let rest = |(v, hi): (&f32, &bf16)| Element::from_f32(remainder(*v, hi.to_f32()));
         let lo = (!exact).then(|| values.iter().zip(&hi).map(rest).collect());

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Inputs, Shape};
+use crate::host::dispatch;
 use crate::mamba2::step_size;
 use crate::math::{exp, silu};
 use crate::reduce::lane_sum;
@@ -36,7 +37,7 @@ pub(super) fn run<T: Element, S: Element, O: Element>(
         }
     }
     heads.into_par_iter().for_each(|head| {
-        pulp::Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || step(shape, inputs, head),
         )

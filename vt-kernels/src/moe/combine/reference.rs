@@ -1,5 +1,6 @@
 //! The definition.
 
+use crate::host::dispatch;
 use crate::{Element, Rows, RowsMut};
 
 pub(super) fn run<T: Element, O: Element>(
@@ -14,7 +15,7 @@ pub(super) fn run<T: Element, O: Element>(
     let mut sum = vec![0.0f32; out.cols()];
     for (t, rows) in position.chunks_exact(top_k).enumerate() {
         sum.fill(0.0);
-        pulp::Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || {
                 for (&row, &weight) in rows.iter().zip(weights.row(t)) {

@@ -1,6 +1,7 @@
 //! The definition.
 
 use super::Shape;
+use crate::host::dispatch;
 use crate::math::{rsqrt, silu};
 use crate::reduce::lane_sum;
 use crate::{Element, Rows, RowsMut};
@@ -21,7 +22,7 @@ pub(super) fn run<T: Element, W: Element, O: Element>(
             let cols = g * group..(g + 1) * group;
             let weight = weight.map(|weight| &weight[cols.clone()]);
             let (x, gate, out) = (&x.row(i)[cols.clone()], &gate.row(i)[cols.clone()], &mut out[cols]);
-            pulp::Arch::new().dispatch(
+            dispatch(
                 #[inline(always)]
                 || norm::<T, W, O>(x, gate, weight, out, &mut v, eps),
             );

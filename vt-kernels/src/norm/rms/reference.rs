@@ -1,5 +1,6 @@
 //! The definition.
 
+use crate::host::dispatch;
 use crate::math::rsqrt;
 use crate::reduce::lane_sum;
 use crate::{Element, Rows, RowsMut};
@@ -23,7 +24,7 @@ pub(super) fn run<T: Element, W: Element, R: Element, O: Element>(
             }
         }
         let out = out.row_mut(i);
-        pulp::Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || row(&wide, weight, out, eps),
         );

@@ -2,6 +2,7 @@
 
 use super::{MIN_SCALE, Scale};
 use crate::format::E4m3;
+use crate::host::dispatch;
 use crate::quant::amax;
 use crate::{Element, Rows, RowsMut};
 
@@ -23,7 +24,7 @@ pub(super) fn run<T: Element>(x: Rows<'_, T>, scale: Scale<'_>, out: &mut RowsMu
 }
 
 fn row<T: Element>(x: &[T], scale: f32, out: &mut [E4m3]) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || {
             for (x, out) in x.iter().zip(&mut *out) {

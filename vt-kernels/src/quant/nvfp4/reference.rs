@@ -2,13 +2,14 @@
 
 use crate::Element;
 use crate::format::{E2m1, NVFP4_BLOCK, Ue4m3, e2m1x2};
+use crate::host::dispatch;
 use crate::quant::amax;
 
 /// The least ue4m3 above zero.
 const MIN_SCALE: f32 = 1.0 / 512.0;
 
 pub(super) fn row<T: Element>(x: &[T], global_scale: f32, packed: &mut [u8], scales: &mut [u8]) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || {
             let blocks = x.chunks_exact(NVFP4_BLOCK).zip(packed.chunks_exact_mut(NVFP4_BLOCK / 2));
