@@ -216,6 +216,8 @@ mod errors {
             (EngineConfig { max_seqs: 0, ..roomy() }, "max_seqs: 0"),
             (EngineConfig { max_prefill_tokens: 127, ..roomy() }, "max_prefill_tokens: 127, expected 128"),
             (EngineConfig { block_size: usize::MAX, ..roomy() }, "block_size"),
+            (EngineConfig { block_size: 1 << 30, kv_blocks: 1 << 30, ..roomy() }, "kv_blocks * block_size"),
+            (EngineConfig { max_seqs: 1 << 30, ..roomy() }, "max_seqs"),
         ] {
             let model = Model::new(Cpu::new(Options::default()), weights.clone()).unwrap();
             assert!(message(Engine::new(model, config)).contains(expected));

@@ -1,6 +1,6 @@
 //! Matrices in host memory.
 
-use vt_kernels::{Element, Result, Rows, RowsMut};
+use vt_kernels::{Element, Error, Result, Rows, RowsMut};
 
 /// A contiguous matrix `[rows, cols]`, row-major, in host memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +14,17 @@ impl<T: Copy> Matrix<T> {
     /// A matrix filled with `value`.
     pub fn filled(value: T, rows: usize, cols: usize) -> Self {
         Matrix { data: vec![value; rows * cols], rows, cols }
+    }
+
+    /// [`Matrix::filled`] for a size that a user gives: an error if memory for it cannot be had.
+    pub fn try_filled(arg: &'static str, value: T, rows: usize, cols: usize) -> Result<Self> {
+        let mut data = Vec::new();
+        let reserved = rows.checked_mul(cols).filter(|&len| data.try_reserve_exact(len).is_ok());
+        let Some(len) = reserved else {
+            return Err(Error::shape(arg, &[rows, cols], "a size that fits memory"));
+        };
+        data.resize(len, value);
+        Ok(Matrix { data, rows, cols })
     }
 
     /// `data` as `[rows, cols]`; an error if its length is another.

@@ -1,5 +1,7 @@
 //! The definition.
 
+use std::cmp::Ordering;
+
 use super::Params;
 use crate::Rows;
 use crate::sampling::best;
@@ -19,7 +21,7 @@ fn draw(row: &[f32], params: &Params) -> u32 {
         .map(|(id, logit)| (id, logit / params.temperature))
         .filter(|(_, logit)| *logit > f32::NEG_INFINITY)
         .collect();
-    tokens.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    tokens.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0)));
     let Some(&(_, largest)) = tokens.first() else { return 0 };
     for (_, value) in &mut tokens {
         *value = weight(*value, largest);

@@ -35,13 +35,14 @@ pub enum KvCache {
 
 impl KvCache {
     pub(super) fn new(config: &Config, size: &CacheSize, fp8: bool) -> Result<Self> {
-        let (rows, cols) = (size.kv_blocks * size.block_size, config.kv_dim());
+        // A product beyond memory is refused with the rest of the size.
+        let (rows, cols) = (size.kv_blocks.saturating_mul(size.block_size), config.kv_dim());
         Ok(if fp8 {
-            let zeros = Matrix::filled(E4m3::default(), rows, cols);
-            KvCache::Fp8 { k: zeros.clone(), v: zeros }
+            let zeros = || Matrix::try_filled("kv_blocks * block_size", E4m3::default(), rows, cols);
+            KvCache::Fp8 { k: zeros()?, v: zeros()? }
         } else {
-            let zeros = Matrix::zeros(rows, cols);
-            KvCache::Bf16 { k: zeros.clone(), v: zeros }
+            let zeros = || Matrix::try_filled("kv_blocks * block_size", bf16::ZERO, rows, cols);
+            KvCache::Bf16 { k: zeros()?, v: zeros()? }
         })
     }
 

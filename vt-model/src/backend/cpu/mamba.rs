@@ -29,11 +29,12 @@ pub(super) enum Ssm {
 
 impl MambaCache {
     pub(super) fn new(config: &Config, size: &CacheSize) -> Result<Self> {
-        let conv = Matrix::zeros(size.slots, config.conv_dim() * (config.conv_kernel - 1));
+        let history = config.conv_dim() * (config.conv_kernel - 1);
+        let conv = Matrix::try_filled("max_seqs", bf16::ZERO, size.slots, history)?;
         let state = config.d_inner() * config.ssm_state_size;
         let ssm = match config.mamba_ssm_cache_dtype {
-            StateDtype::F32 => Ssm::F32(Matrix::zeros(size.slots, state)),
-            StateDtype::Bf16 => Ssm::Bf16(Matrix::zeros(size.slots, state)),
+            StateDtype::F32 => Ssm::F32(Matrix::try_filled("max_seqs", 0.0, size.slots, state)?),
+            StateDtype::Bf16 => Ssm::Bf16(Matrix::try_filled("max_seqs", bf16::ZERO, size.slots, state)?),
         };
         Ok(MambaCache { conv, ssm })
     }
