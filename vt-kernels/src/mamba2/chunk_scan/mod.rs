@@ -67,6 +67,7 @@ mod chunk;
 mod reference;
 mod split;
 
+use super::{Sizes, Tokens};
 use crate::{Arch, Element, Error, Result, Rows, RowsMut, Unsupported, arch, checks};
 
 /// Sizes and the rule for `dt`.
@@ -86,6 +87,13 @@ pub struct Shape {
     pub dt_softplus: bool,
     /// Bounds of `dt` after softplus; (0, ∞) does nothing.
     pub dt_limit: (f32, f32),
+}
+
+impl Shape {
+    fn sizes(&self) -> Sizes {
+        let Shape { n_heads, head_dim, n_groups, d_state, .. } = *self;
+        Sizes { n_heads, head_dim, n_groups, d_state }
+    }
 }
 
 /// What is read.
@@ -131,7 +139,7 @@ pub struct Plan {
 impl Plan {
     /// Checks the shape and that the architecture has an arm.
     pub fn new(arch: Arch, shape: Shape) -> Result<Plan> {
-        super::check_shape(shape.n_heads, shape.head_dim, shape.n_groups, shape.d_state)?;
+        super::check_shape(shape.sizes())?;
         super::check_dt_limit(shape.dt_limit)?;
         if !shape.chunk_size.is_power_of_two() || !(16..=256).contains(&shape.chunk_size) {
             return Err(Error::value("chunk_size", shape.chunk_size, "a power of two, 16 to 256"));
@@ -149,28 +157,17 @@ impl Plan {
     ///
     /// # Errors
     /// Shapes that do not fit; `has_initial` without `initial_states`. Nothing is written then.
+    #[allow(non_snake_case)]
     pub fn reference<T: Element, O: Element>(
         &self,
         inputs: &Inputs<'_, T>,
         out: &mut RowsMut<'_, O>,
         final_states: &mut RowsMut<'_, f32>,
     ) -> Result<()> {
-        let Shape { n_heads, head_dim, n_groups, d_state, .. } = self.shape;
+        let Shape { n_heads, head_dim, d_state, .. } = self.shape;
         let (tokens, inner) = (inputs.x.rows(), n_heads * head_dim);
-        inputs.x.expect("x", tokens, inner, "[total_tokens, n_heads * head_dim]")?;
-        inputs.dt.expect("dt", tokens, n_heads, "[total_tokens, n_heads]")?;
-        checks::per("A", inputs.A, n_heads, "n_heads")?;
-        inputs.B.expect("B", tokens, n_groups * d_state, "[total_tokens, n_groups * d_state]")?;
-        inputs.C.expect("C", tokens, n_groups * d_state, "[total_tokens, n_groups * d_state]")?;
-        if let Some(d) = inputs.D {
-            checks::per("D", d, n_heads, "n_heads")?;
-        }
-        if let Some(z) = &inputs.z {
-            z.expect("z", tokens, inner, "[total_tokens, n_heads * head_dim]")?;
-        }
-        if let Some(dt_bias) = inputs.dt_bias {
-            checks::per("dt_bias", dt_bias, n_heads, "n_heads")?;
-        }
+        let Inputs { x, dt, A, B, C, D, z, dt_bias, .. } = *inputs;
+        Tokens { x, dt, A, B, C, D, z, dt_bias }.check(self.shape.sizes(), "total_tokens")?;
         let n_seqs = checks::cu_seqlens(inputs.cu_seqlens, tokens)?;
         let names = "[n_seqs, n_heads * head_dim * d_state]";
         if let Some(initial) = &inputs.initial_states {

@@ -53,6 +53,7 @@
 
 mod reference;
 
+use super::{Sizes, Tokens};
 use crate::{Arch, Element, Result, Rows, RowsMut, Unsupported, arch, checks};
 
 /// Sizes and the rule for `dt`.
@@ -70,6 +71,13 @@ pub struct Shape {
     pub dt_softplus: bool,
     /// Bounds of `dt` after softplus; (0, ∞) does nothing.
     pub dt_limit: (f32, f32),
+}
+
+impl Shape {
+    fn sizes(&self) -> Sizes {
+        let Shape { n_heads, head_dim, n_groups, d_state, .. } = *self;
+        Sizes { n_heads, head_dim, n_groups, d_state }
+    }
 }
 
 /// What is read.
@@ -110,7 +118,7 @@ pub struct Plan {
 impl Plan {
     /// Checks the shape and that the architecture has an arm.
     pub fn new(arch: Arch, shape: Shape) -> Result<Plan> {
-        super::check_shape(shape.n_heads, shape.head_dim, shape.n_groups, shape.d_state)?;
+        super::check_shape(shape.sizes())?;
         super::check_dt_limit(shape.dt_limit)?;
         supported(arch, &shape)?;
         Ok(Plan { shape })
@@ -125,28 +133,17 @@ impl Plan {
     ///
     /// # Errors
     /// Shapes that do not fit; a slot out of range or named twice. Nothing is written then.
+    #[allow(non_snake_case)]
     pub fn reference<T: Element, S: Element, O: Element>(
         &self,
         inputs: &Inputs<'_, T>,
         state: &mut RowsMut<'_, S>,
         out: &mut RowsMut<'_, O>,
     ) -> Result<()> {
-        let Shape { n_heads, head_dim, n_groups, d_state, .. } = self.shape;
+        let Shape { n_heads, head_dim, d_state, .. } = self.shape;
         let (batch, inner) = (inputs.x.rows(), n_heads * head_dim);
-        inputs.x.expect("x", batch, inner, "[batch, n_heads * head_dim]")?;
-        inputs.dt.expect("dt", batch, n_heads, "[batch, n_heads]")?;
-        checks::per("A", inputs.A, n_heads, "n_heads")?;
-        inputs.B.expect("B", batch, n_groups * d_state, "[batch, n_groups * d_state]")?;
-        inputs.C.expect("C", batch, n_groups * d_state, "[batch, n_groups * d_state]")?;
-        if let Some(d) = inputs.D {
-            checks::per("D", d, n_heads, "n_heads")?;
-        }
-        if let Some(z) = &inputs.z {
-            z.expect("z", batch, inner, "[batch, n_heads * head_dim]")?;
-        }
-        if let Some(dt_bias) = inputs.dt_bias {
-            checks::per("dt_bias", dt_bias, n_heads, "n_heads")?;
-        }
+        let Inputs { x, dt, A, B, C, D, z, dt_bias, .. } = *inputs;
+        Tokens { x, dt, A, B, C, D, z, dt_bias }.check(self.shape.sizes(), "batch")?;
         checks::per("slots", inputs.slots, batch, "batch")?;
         state.expect("state", state.rows(), inner * d_state, "[n_slots, n_heads * head_dim * d_state]")?;
         out.expect("out", batch, inner, "[batch, n_heads * head_dim]")?;
