@@ -143,6 +143,41 @@ mod vs_reference {
     }
 }
 
+/// A slot of −1 begins with zeros whatever `has_initial` says, and no state is written.
+#[test]
+fn a_pad_slot_has_no_history() {
+    let mut rng = Rng::new(15);
+    let layer = Layer::new(&mut rng, 8, 4);
+    let x = Padded::normal(&mut rng, 5, 8, 0, 1.0);
+    let before = Padded::<bf16>::normal(&mut rng, 2, 24, 1, 1.0);
+    let mut state = before.clone();
+    let out = layer.run(&x, &[0, 2, 5], &[-1, -1], &[true, false], &mut state);
+    let alone = |rows: std::ops::Range<usize>| layer.naive(&zeros(4, 8), &x.slice(rows));
+    assert_biteq("out", &out.values(), &[alone(0..2), alone(2..5)].concat());
+    assert_biteq("state", &state.values(), &before.values());
+}
+
+/// `z | xBC | dt` side by side in one row, as `in_proj` leaves them.
+#[test]
+fn a_view_of_a_wider_buffer_equals_its_copy() {
+    let mut rng = Rng::new(16);
+    let layer = Layer::new(&mut rng, 8, 4);
+    let buffer = Padded::<bf16>::normal(&mut rng, 6, 6 + 8 + 2, 1, 1.0);
+    let x = buffer.view().columns("in_proj", 6..14).unwrap();
+    let mut values = (0..6).flat_map(|i| x.row(i).to_vec());
+    let copy = Padded::new(6, 8, 0, bf16::NAN, || values.next().unwrap());
+    let (mut state, mut want_state) =
+        (Padded::<bf16>::poisoned(1, 24, 0), Padded::<bf16>::poisoned(1, 24, 0));
+    let want = layer.run(&copy, &[0, 6], &[0], &[false], &mut want_state);
+    let (weight, bias) = (layer.weight.view(), Some(layer.bias.as_slice()));
+    let inputs = Inputs { x, weight, bias, cu_seqlens: &[0, 6], slots: &[0], has_initial: &[false] };
+    let mut out = Padded::<bf16>::poisoned(6, 8, 0);
+    let plan = Plan::new(Arch::Sm121a, Shape { channels: 8, width: 4, silu: true }).unwrap();
+    plan.reference(&inputs, &mut state.view_mut(), &mut out.view_mut()).unwrap();
+    assert_biteq("out", &out.values(), &want.values());
+    assert_biteq("state", &state.values(), &want_state.values());
+}
+
 mod vs_transformers {
     use super::*;
 

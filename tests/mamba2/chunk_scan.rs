@@ -1,5 +1,8 @@
 //! `mamba2/chunk_scan`.
 
+mod pieces;
+mod vs_definition;
+
 use half::bf16;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -188,7 +191,7 @@ mod vs_paper {
 
     /// Two bf16 terms hold 16 bits of a factor: 2^-17 each, twice a chunk, and F = 25 folds of 2^-21 in all. An f32
     /// running sum of `Δ · A` over a chunk adds 2^-24 of up to 100 to an exponent.
-    const RELATIVE: f64 = 1.0 / (1u32 << 14) as f64;
+    pub(super) const RELATIVE: f64 = 1.0 / (1u32 << 14) as f64;
 
     fn check<T: Element + Bits>(
         t: &Tokens<T>,

@@ -2,12 +2,14 @@
 
 use half::bf16;
 use proptest::prelude::*;
+use safetensors::SafeTensors;
 use vt_kernels::mamba2::state_update::{Inputs, Plan, Shape};
 use vt_kernels::{Arch, Element, math};
 
 use super::{Sizes, Tokens, near, recurrence};
 use crate::support::biteq::{Bits, assert_biteq, biteq};
-use crate::support::padded::{Padded, assert_refuses};
+use crate::support::oracle::oracle_dir;
+use crate::support::padded::{Padded, assert_refuses, within};
 use crate::support::strategies::Rng;
 
 const SIZES: Sizes = Sizes { n_heads: 4, head_dim: 6, n_groups: 2, d_state: 40 };
@@ -171,6 +173,49 @@ mod vs_paper {
     }
 }
 
+mod vs_transformers {
+    use super::*;
+
+    /// The oracle's scan of 37 tokens, step by step: f32 in another order, 2^-18 of the largest value.
+    #[test]
+    fn steps_equal_the_oracle() {
+        let Some(dir) = oracle_dir("state_update steps_equal_the_oracle") else { return };
+        let bytes = std::fs::read(dir.join("ops.safetensors")).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        let f32s =
+            |name: &str| -> Vec<f32> { bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data()) };
+        let matrix = |name: &str, rows, cols| {
+            let mut values = f32s(name).into_iter();
+            Padded::<f32>::new(rows, cols, 0, 0.0, || values.next().unwrap())
+        };
+        let s = Sizes { n_heads: 16, head_dim: 32, n_groups: 2, d_state: 64 };
+        let t = Tokens {
+            x: matrix("ssm.x", 37, 512),
+            dt: matrix("ssm.dt", 37, 16),
+            A: f32s("ssm.A"),
+            B: matrix("ssm.B", 37, 128),
+            C: matrix("ssm.C", 37, 128),
+            D: f32s("ssm.D"),
+            z: Padded::poisoned(37, 512, 0),
+            dt_bias: f32s("ssm.dt_bias"),
+        };
+        let mut state = matrix("ssm.state_in", 1, 512 * 64);
+        let plan = Plan::new(Arch::Sm90a, shape(s)).unwrap();
+        let mut got = Vec::new();
+        for i in 0..37 {
+            let (t, mut out) = (t.slice(i..i + 1), Padded::<f32>::poisoned(1, 512, 0));
+            let inputs = Inputs { z: None, ..inputs(&t, &[0]) };
+            plan.reference(&inputs, &mut state.view_mut(), &mut out.view_mut()).unwrap();
+            got.extend(out.f64s());
+        }
+        for (got, want) in [(got, "ssm.y"), (state.f64s(), "ssm.state_out")] {
+            let want: Vec<f64> = f32s(want).into_iter().map(f64::from).collect();
+            let largest = want.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            within(&got, &want, |_| largest * 2f64.powi(-18)).unwrap();
+        }
+    }
+}
+
 mod controls {
     use super::*;
 
@@ -213,6 +258,7 @@ fn errors_name_the_argument() {
     let base = || inputs(&t, &[0, 1]);
     refuses(Inputs { slots: &[1, 1], ..base() }, "slots");
     refuses(Inputs { slots: &[0, 2], ..base() }, "slots");
+    refuses(Inputs { slots: &[0, -2], ..base() }, "slots");
     refuses(Inputs { slots: &[0], ..base() }, "slots");
     refuses(Inputs { x: t.dt.view(), ..base() }, "x");
     refuses(Inputs { dt: t.x.view(), ..base() }, "dt");
@@ -222,4 +268,27 @@ fn errors_name_the_argument() {
     refuses(Inputs { D: Some(&t.D[1..]), ..base() }, "D");
     refuses(Inputs { z: Some(t.dt.view()), ..base() }, "z");
     refuses(Inputs { dt_bias: Some(&[]), ..base() }, "dt_bias");
+    for (state_cols, rows, cols, arg) in [(959, 2, 24, "state"), (960, 1, 24, "out"), (960, 2, 25, "out")] {
+        let (mut state, mut out) =
+            (Padded::<f32>::poisoned(2, state_cols, 1), Padded::<f32>::poisoned(rows, cols, 1));
+        assert_refuses(plan.reference(&base(), &mut state.view_mut(), &mut out.view_mut()), arg);
+        assert_biteq("untouched", &state.values(), &Padded::poisoned(2, state_cols, 1).values());
+        assert_biteq("untouched", &out.values(), &Padded::poisoned(rows, cols, 1).values());
+    }
+}
+
+/// Pad slots may repeat; a batch without rows is valid.
+#[test]
+fn pad_slots_touch_nothing() {
+    let mut rng = Rng::new(9);
+    let t = Tokens::<bf16>::new(&mut rng, SIZES, 3, 1);
+    let before = states::<bf16>(&mut rng, SIZES, 2);
+    let mut state = before.clone();
+    let out = step(shape(SIZES), &t, &[-1, 1, -1], &mut state);
+    assert_biteq("pad rows", &[out.row(0), out.row(2)].concat(), &[0.0; 48]);
+    assert_biteq("slot 0", &state.row(0), &before.row(0));
+    assert!(biteq("slot 1", &state.row(1), &before.row(1)).is_err());
+    let (none, kept) = (t.slice(0..0), state.clone());
+    assert!(step(shape(SIZES), &none, &[], &mut state).values().is_empty());
+    assert_biteq("no rows", &state.values(), &kept.values());
 }

@@ -90,10 +90,9 @@ pub(super) fn head<T: Element>(
 /// Adds `Σ_(j ≤ i) G_ij · x_j` to `y`.
 fn within<T: Element>(group: &Group<'_, T>, steps: &Steps, x: Rows<'_, T>, y: &mut [f32]) -> Result<()> {
     let (tokens, head_dim) = (x.rows(), x.cols());
-    let finite = (0..tokens).all(|j| x.row(j).iter().all(|x| x.to_f32().is_finite()));
-    // A zero of G meets a later token's x: 0 · ∞ must not reach an earlier row, so such rows go one by one.
-    let tile = if finite { TILE } else { 1 };
     let right = Factor::new(tokens, head_dim, exact::<T>(), |j, p| x.row(j)[p].to_f32());
+    // A zero of G meets a later token's x: 0 · ∞ must not reach an earlier row, so such rows go one by one.
+    let tile = if right.finite() { TILE } else { 1 };
     for start in (0..tokens).step_by(tile) {
         let rows = start..tokens.min(start + tile);
         let g = Factor::new(rows.end, rows.len(), false, |j, m| {

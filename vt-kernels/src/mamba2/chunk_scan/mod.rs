@@ -14,8 +14,8 @@
 //! The four products are tensor-core folds ([`mma::fold`](crate::mma::fold), m16n8k16) over ascending `d_state` (`C·B`,
 //! `C·S`) or tokens (`G·x`, `x·B`). `C·B` and `C·S` begin at zero; `G·x` begins at `exp(c_i) · (C_i · S)` and the state's
 //! product at `exp(c_last) · S`: the live accumulator. An f32 factor `v` (`G`, `S`, scaled `B`, and inputs that are not
-//! bf16) enters as two bf16 terms `hi = round(v)`, `lo = round(v − hi)`; each step of 16 along K is issued for
-//! hi·hi, then hi·lo, then lo·hi, as far as the factors have a lo. `c_i` is a running sum from the chunk's first token.
+//! bf16) enters as two bf16 terms `hi = round(v)`, `lo = round(v − hi)`, `lo` 0 where `hi` is not finite (above bf16's
+//! range it is ∞); each step of 16 along K is issued for hi·hi, then hi·lo, then lo·hi, as far as the factors have a lo. `c_i` is a running sum from the chunk's first token.
 //! A token's result reads nothing of later tokens, non-finite ones included.
 //!
 //! Chunks count from each sequence's own first token, so a sequence gives the same bits in any batch, and in pieces

@@ -37,6 +37,11 @@ impl Factor {
         Factor { k: depth, width, hi, lo }
     }
 
+    /// Whether no term is ∞ or NaN; an f32 above bf16's range has ∞ as its hi.
+    pub(super) fn finite(&self) -> bool {
+        self.hi.iter().all(|hi| hi.is_finite())
+    }
+
     fn term(&self, second: bool) -> &[bf16] {
         match (&self.lo, second) {
             (Some(lo), true) => lo,
